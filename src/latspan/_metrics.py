@@ -23,6 +23,7 @@ __all__ = [
     "CONVENTION_METRICS",
     "DEFAULT_EXPECTATIONS",
     "EVIDENCE_METRICS",
+    "FROM_START",
     "LATENCY_METRICS",
     "METRICS",
     "METRIC_NAMES",
@@ -209,6 +210,16 @@ LATENCY_METRICS: Final = _by_name(
     ),
 )
 """Metrics of where the time of a request went, and of how smoothly it streamed."""
+
+FROM_START: Final = frozenset(
+    {
+        "duration",
+        "time_to_first_chunk",
+        "time_to_first_token",
+        "time_to_first_visible_token",
+    }
+)
+"""Metrics that begin at the start of a request, and so exist from its scheduled time too."""
 
 _USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
 

@@ -16,7 +16,7 @@ from latspan._operations._content import INFERENCES, details, with_content
 from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._enclosing import ScopeIds
 from latspan._operations._response_summary import ResponseSummary, summarize_response
-from latspan._recording import RequestRecord
+from latspan._recording import RequestRecord, details_of
 from latspan._runtime import Observation, Runtime, handle_internal_errors
 from latspan._segments import Kind, Outcome, Side
 from latspan._spans import (
@@ -24,7 +24,6 @@ from latspan._spans import (
     FinishedSpan,
     OpenSpan,
     attempt_spans,
-    details_of,
     latency_attributes,
     only_missing,
     segment_spans,

@@ -55,14 +55,13 @@ from latspan._operations._enclosing import (
     current_scope,
     enclosing_scopes,
 )
-from latspan._recording import RequestRecord
+from latspan._recording import RequestRecord, details_of
 from latspan._runtime import Runtime
 from latspan._segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
     SpanSink,
-    details_of,
     gen_ai_latency,
     given_attributes,
     metric_attributes,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
+from latspan._recording._details import details_of
 from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._empty_reason import (
     NO_CALL,
@@ -48,6 +49,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "details_of",
     "nearest_values",
     "read_snapshots",
     "read_tag",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from latspan._spans._api import ApiSink, start_and_end
 from latspan._spans._attributes import (
-    details_of,
     gen_ai_latency,
     latency_attributes,
     metric_attributes,
@@ -48,7 +47,6 @@ __all__ = [
     "SpanSink",
     "attempt_spans",
     "current_span",
-    "details_of",
     "encodable",
     "encodable_data",
     "gen_ai_latency",

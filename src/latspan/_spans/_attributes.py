@@ -15,7 +15,6 @@ from latspan._tokens import TokenCounts
 from latspan._units import MetricUnit, in_metric_unit, to_seconds
 
 __all__ = [
-    "details_of",
     "gen_ai_latency",
     "latency_attributes",
     "metric_attributes",
@@ -28,18 +27,7 @@ _MEASURED: Final = Source.MEASURED
 _PERCENTILE_95_NEEDS: Final = 20
 
 _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
-    name: (key, METRICS[name].unit)
-    for name, key in (
-        ("time_to_first_token", semconv.LATSPAN_TIME_TO_FIRST_TOKEN),
-        ("time_to_first_visible_token", semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN),
-        ("time_per_output_token", semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN),
-        ("chunk_gap_max", semconv.LATSPAN_CHUNK_GAP_MAX),
-        ("stall_count", semconv.LATSPAN_STALL_COUNT),
-        ("stall_duration", semconv.LATSPAN_STALL_DURATION),
-        ("stall_ratio", semconv.LATSPAN_STALL_RATIO),
-        ("fluidity", semconv.LATSPAN_FLUIDITY),
-        ("buffer_needed", semconv.LATSPAN_BUFFER_NEEDED),
-    )
+    name: (key, METRICS[name].unit) for name, key in semconv.METRIC_ATTRIBUTES.items()
 }
 """Attribute and unit of each metric that spans have."""
 
@@ -48,39 +36,6 @@ _OF_CALLS: Final[Mapping[str, tuple[str, MetricUnit]]] = {
     **_NAMED,
 }
 """The same for calls, for which the conventions define one more attribute."""
-
-
-_NOT_DETAILS: Final = frozenset(
-    {
-        # Content, and addresses that may contain it.
-        semconv.GEN_AI_INPUT_MESSAGES,
-        semconv.GEN_AI_OUTPUT_MESSAGES,
-        semconv.GEN_AI_SYSTEM_INSTRUCTIONS,
-        semconv.GEN_AI_TOOL_DEFINITIONS,
-        semconv.URL_FULL,
-        # Values that a record has in fields of its own.
-        *(key for key, _ in _OF_CALLS.values()),
-        *semconv.SERIES_ATTRIBUTES.values(),
-        semconv.LATSPAN_KIND,
-        semconv.LATSPAN_OUTCOME,
-        semconv.LATSPAN_SEGMENT,
-        semconv.LATSPAN_SIDE,
-        semconv.LATSPAN_SOURCE,
-        semconv.LATSPAN_TOKEN_SOURCE,
-        semconv.LATSPAN_CHUNK_GAP_P95,
-        semconv.LATSPAN_ESTIMATED_ATTRIBUTES,
-    }
-)
-_USAGE: Final = "gen_ai.usage."
-
-
-def details_of(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
-    """Return the attributes of a span that its record does not repeat, without any content."""
-    return {
-        name: value
-        for name, value in attributes.items()
-        if name not in _NOT_DETAILS and not name.startswith(_USAGE)
-    }
 
 
 def metric_attributes(

@@ -16,8 +16,13 @@ from latspan.errors import ConfigError, UnknownNameError
 
 __all__ = ["BUDGET_COMPONENTS", "TARGET_METRICS", "Budget", "Component", "FieldError", "Target"]
 
-TARGET_METRICS: Final = tuple(name for name, each in LATENCY_METRICS.items() if each.unit == "s")
-"""Metrics that a target can limit: the times of a request."""
+TARGET_METRICS: Final = tuple(
+    name
+    for name, each in LATENCY_METRICS.items()
+    # Several values of one request depend on each other, so a test of them would be too certain.
+    if each.unit == "s" and not each.distribution
+)
+"""Metrics that a target can limit: times of which a request has one value."""
 
 
 class FieldError(ConfigError):
@@ -207,7 +212,7 @@ class Target:
         if metric not in TARGET_METRICS:
             raise FieldError(
                 "metric",
-                f"{{key}} is '{metric}', which is not a time",
+                f"{{key}} is '{metric}', which is not one time per request",
                 hint=f"one of {', '.join(TARGET_METRICS)}",
             )
         object.__setattr__(self, "metric", metric)

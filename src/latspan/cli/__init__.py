@@ -15,7 +15,17 @@ from typing import Final, NoReturn
 
 from latspan._shown import printable
 from latspan._version import __version__
-from latspan.cli import _demo, _doctor, _histogram, _init, _measure, _report, _run
+from latspan.cli import (
+    _convert,
+    _demo,
+    _doctor,
+    _histogram,
+    _init,
+    _measure,
+    _report,
+    _run,
+    _scorecard,
+)
 from latspan.cli._command import Command
 from latspan.cli._console import (
     OutputError,
@@ -41,6 +51,8 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _doctor.COMMAND,
     _init.COMMAND,
     _measure.COMMAND,
+    _scorecard.COMMAND,
+    _convert.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -1,4 +1,4 @@
-"""Description of a subcommand."""
+"""Description of a subcommand, and an argument that several subcommands have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Command"]
+__all__ = ["Command", "attribute_argument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +29,16 @@ class Command:
     examples: tuple[tuple[str, str], ...]
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+
+
+def attribute_argument(text: str) -> tuple[str, str]:
+    """
+    Return the name and the value of an argument ``NAME=VALUE``.
+
+    Raises:
+        ArgumentTypeError: The argument has another form.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command
+from latspan.cli._command import Command, attribute_argument
 from latspan.cli._console import output, print_message
 from latspan.errors import ConfigError
 
@@ -106,7 +106,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--where",
         action="append",
         default=[],
-        type=_attribute,
+        type=attribute_argument,
         metavar="NAME=VALUE",
         help="select only series with this attribute; can be repeated",
     )
@@ -131,13 +131,6 @@ def _add_json(parser: argparse.ArgumentParser, schema: str) -> None:
         action="store_true",
         help=f"print one JSON document ({schema}) instead of the table",
     )
-
-
-def _attribute(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
-    return name, value
 
 
 def _run(arguments: argparse.Namespace) -> int:

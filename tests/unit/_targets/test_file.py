@@ -240,10 +240,10 @@ def test_a_short_file_is_enough() -> None:
         (
             '"ttft"',
             '"fluidity"',
-            "line 4: metric is 'fluidity', which is not a time",
+            "line 4: metric is 'fluidity', which is not one time per request",
             (
                 "one of duration, time_to_first_chunk, time_to_first_token,"
-                " time_to_first_visible_token, time_per_output_token, chunk_gap, chunk_gap_max,"
+                " time_to_first_visible_token, time_per_output_token, chunk_gap_max,"
                 " stall_duration, buffer_needed"
             ),
         ),

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
-from latspan._metrics import METRIC_NAMES, METRICS, Metric, metric_named
+from latspan._metrics import FROM_START, METRIC_NAMES, METRICS, Metric, metric_named
 from latspan._units import in_metric_unit, to_seconds
 from latspan.errors import MissingExtraError
 
@@ -38,7 +38,7 @@ def frame_module(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        extra = "pandas" if name == "pandas" else "study"
+        extra = {"pandas": "pandas", "pyarrow": "parquet"}.get(name, "study")
         raise MissingExtraError(name, extra=extra) from error
 
 
@@ -134,7 +134,7 @@ def _names_in(row: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys(("duration", *metrics)):
         if name in METRICS:
             yield name
-            if scheduled and name in _SCHEDULED:
+            if scheduled and name in FROM_START:
                 yield name + _FROM_SCHEDULE
     yield from dict.fromkeys(_SEGMENT + segment[0] for segment in row["segments"])
     yield from (_TOKENS + name for name in _COUNTS if name in row.get("tokens", {}))
@@ -184,7 +184,7 @@ def _metric(metric: Metric, row: Mapping[str, Any]) -> float | None:
 
 def _metric_from_schedule(metric: Metric, row: Mapping[str, Any]) -> float | None:
     value, lag = _metric(metric, row), _dispatch_lag(row)
-    if metric.name not in _SCHEDULED or value is None or not isinstance(lag, float | int):
+    if metric.name not in FROM_START or value is None or not isinstance(lag, float | int):
         return None
     return value + lag
 
@@ -203,13 +203,3 @@ _OWN: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     "dispatch_lag": _dispatch_lag,
 }
 """Columns that every row has, with the function that returns their value."""
-
-_SCHEDULED: Final = frozenset(
-    {
-        "duration",
-        "time_to_first_chunk",
-        "time_to_first_token",
-        "time_to_first_visible_token",
-    }
-)
-"""Metrics that begin at the start of a request, and so exist from its scheduled time too."""

@@ -149,7 +149,9 @@ def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manife
             "latspan": __version__,
         },
     )
-    manifest.update(conditions={**host_conditions(), **conditions})
+    # A recording of another program's measurements was made elsewhere.
+    here = {} if source == "convert" else host_conditions()
+    manifest.update(conditions={**here, **conditions})
     return manifest
 
 

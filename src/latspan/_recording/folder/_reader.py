@@ -208,6 +208,12 @@ class Recording:
         return counted
 
     @property
+    def lacks(self) -> tuple[str, ...]:
+        """What the converted file of another program does not have, one sentence each."""
+        conversion = self.manifest.get("conversion", {})
+        return tuple(f"Converted: {lack}." for lack in conversion.get("lacks", ()))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """
         What a reader must know about the records, one sentence each.
@@ -217,6 +223,7 @@ class Recording:
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
+        yield from self.lacks
         files = files_in(self.folder)
         processes = len({file.process for file in files})
         if processes > 1:

@@ -1,0 +1,261 @@
+"""
+Prometheus as a source of a scorecard: latspan's metrics, asked period by period.
+
+Prometheus counts with ``increase``, which extrapolates to the ends of the period and leaves out
+what a process exported first. Its counts are therefore estimates, and no target is judged by them.
+The histograms of latspan's own metrics keep the precision of their export, about 0.3 %. The
+duration is exported in the wide buckets of the conventions only, so it is not shown.
+
+A request is counted by its segments: every request has at least one, and most have the same first
+one, so the largest count of any segment is the number of requests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
+from typing import Any, Final, NamedTuple, cast
+
+from latspan import semconv
+from latspan._segments import Kind, Outcome, Side
+from latspan._shown import address, foreign
+from latspan._study.scorecard._periods import Cycle, Period, period_of
+from latspan._units import NS_PER_S
+from latspan.errors import ConfigError
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import index_of
+
+__all__ = ["PROMETHEUS_METRICS", "PrometheusTotals", "is_url", "totals_of"]
+
+PROMETHEUS_METRICS: Final = ("time_to_first_token", "time_to_first_visible_token")
+"""Metrics of a scorecard that are exported with latspan's precision."""
+
+_TIMEOUT_S: Final = 30.0
+_LARGEST_RESPONSE: Final = 64 * 1024 * 1024
+_PERIODS: Final = {Cycle.WEEK: 12, Cycle.MONTH: 6}
+"""Number of past periods that are asked for."""
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
+_SEGMENTS: Final = "latspan_segment_duration_seconds"
+
+
+def is_url(path: str) -> bool:
+    """Return whether a source is the URL of a server."""
+    return path.startswith(("http://", "https://"))
+
+
+class PrometheusTotals(NamedTuple):
+    """
+    What Prometheus has of one group of requests in one period.
+
+    Args:
+        cycle: Whether the period is a week or a month.
+        period: The period.
+        kind: Kind of the requests.
+        side: Side of the network on which they were recorded.
+        group: Value of the grouping attribute; ``None`` if they have none.
+        counts: Number of requests by outcome.
+        values: Values by metric and outcome, in nanoseconds.
+    """
+
+    cycle: Cycle
+    period: Period
+    kind: Kind
+    side: Side
+    group: str | None
+    counts: Mapping[Outcome, int]
+    values: Mapping[tuple[str, Outcome], Histogram]
+
+
+def totals_of(
+    url: str,
+    *,
+    by: str,
+    where: Mapping[str, str],
+    cycles: Sequence[Cycle],
+    now_ns: int | None = None,
+) -> Iterator[PrometheusTotals]:
+    """
+    Yield the totals of each group in the last 12 weeks and 6 months.
+
+    Args:
+        url: Address of the server, for example ``http://localhost:9090``.
+        by: Attribute by which requests are grouped.
+        where: Attributes that a request must have.
+        cycles: Lengths of the periods.
+        now_ns: Unix time of the present in nanoseconds; that of the system if not given.
+
+    Raises:
+        ConfigError: The server does not answer, or does not answer as Prometheus does.
+    """
+    server = _Server(url)
+    until_ns = time.time_ns() if now_ns is None else now_ns
+    label = _label_of(by)
+    selector = ",".join(f"{_label_of(name)}={json.dumps(value)}" for name, value in where.items())
+    for cycle in cycles:
+        for period in _last_periods(until_ns, cycle):
+            end_ns = min(period.end_ns, until_ns)
+            query = _Query(server, label, selector, period.start_ns, end_ns)
+            counts = query.counts()
+            if not counts:
+                continue
+            values = {metric: query.values(metric) for metric in PROMETHEUS_METRICS}
+            for kind, side, group in dict.fromkeys(key[:3] for key in counts):
+                own = (kind, side, group)
+                yield PrometheusTotals(
+                    cycle,
+                    period,
+                    kind,
+                    side,
+                    group,
+                    {key[3]: number for key, number in counts.items() if key[:3] == own},
+                    {
+                        (metric, key[3]): histogram
+                        for metric, found in values.items()
+                        for key, histogram in found.items()
+                        if key[:3] == own
+                    },
+                )
+
+
+def _last_periods(until_ns: int, cycle: Cycle) -> Iterator[Period]:
+    """Yield the last periods, the latest first."""
+    period = period_of(until_ns, cycle)
+    for _ in range(_PERIODS[cycle]):
+        yield period
+        period = period_of(period.start_ns - 1, cycle)
+
+
+_Key = tuple[Kind, Side, str | None, Outcome]
+
+
+class _Query:
+    """
+    Questions about one period.
+
+    Args:
+        server: The server.
+        label: Label by which requests are grouped.
+        selector: Matchers of labels, without braces.
+        start_ns: Unix time of the start of the period, in nanoseconds.
+        end_ns: Unix time of its end.
+    """
+
+    def __init__(
+        self, server: _Server, label: str, selector: str, start_ns: int, end_ns: int
+    ) -> None:
+        self._server = server
+        self._label = label
+        self._selector = selector
+        self._end_s = end_ns / NS_PER_S
+        self._range = f"{max(1, (end_ns - start_ns) // NS_PER_S)}s"
+
+    def counts(self) -> dict[_Key, int]:
+        """Return the number of requests."""
+        by = self._labels("latspan_segment")
+        counted = f"sum by ({by}) (histogram_count({self._increase(_SEGMENTS)}))"
+        found = self._server.query(f"max by ({self._labels()}) ({counted})", at_s=self._end_s)
+        counts: dict[_Key, int] = {}
+        for labels, sample in found:
+            key = self._key(labels)
+            number = round(float(sample["value"][1]))
+            if key is not None and number:
+                counts[key] = number
+        return counts
+
+    def values(self, metric: str) -> dict[_Key, Histogram]:
+        """Return the values of a metric."""
+        name = f"latspan_{metric}_seconds"
+        query = f"sum by ({self._labels()}) ({self._increase(name)})"
+        values: dict[_Key, Histogram] = {}
+        for labels, sample in self._server.query(query, at_s=self._end_s):
+            key = self._key(labels)
+            if key is not None and "histogram" in sample:
+                values[key] = _histogram_of(sample["histogram"][1])
+        return values
+
+    def _increase(self, name: str) -> str:
+        return f"increase({name}{{{self._selector}}}[{self._range}])"
+
+    def _labels(self, *more: str) -> str:
+        return ", ".join(("latspan_kind", "latspan_side", "latspan_outcome", self._label, *more))
+
+    def _key(self, labels: Mapping[str, str]) -> _Key | None:
+        """Return the group and the outcome of a result; ``None`` for metrics of other programs."""
+        try:
+            return (
+                Kind(labels["latspan_kind"]),
+                Side(labels.get("latspan_side", Side.CLIENT)),
+                labels.get(self._label),
+                Outcome(labels["latspan_outcome"]),
+            )
+        except (KeyError, ValueError):
+            return None
+
+
+def _label_of(attribute: str) -> str:
+    """Return the label under which Prometheus stores an attribute."""
+    name = semconv.SERIES_ATTRIBUTES.get(attribute, attribute)
+    return _NOT_IN_NAMES.sub("_", name)
+
+
+def _histogram_of(sample: Mapping[str, Any]) -> Histogram:
+    """Return a native histogram of seconds: each value counts as the middle of its bucket."""
+    buckets: dict[int, int] = {}
+    for _, low, high, count in sample.get("buckets", ()):
+        number = round(float(count))
+        if number > 0:
+            # Buckets grow exponentially, so their middle is the geometric one.
+            middle_s = max(0.0, float(low) * float(high)) ** 0.5
+            index = index_of(round(middle_s * NS_PER_S))
+            buckets[index] = buckets.get(index, 0) + number
+    return Histogram.from_buckets(buckets.items())
+
+
+class _Server:
+    """
+    A Prometheus server.
+
+    Args:
+        url: Its address, with the path under which its API is, if any.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/").removesuffix("/api/v1")
+
+    def query(self, promql: str, *, at_s: float) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
+        """
+        Return the labels and the sample of each series in the result of an instant query.
+
+        Args:
+            promql: The query.
+            at_s: Unix time for which it is evaluated, in seconds.
+        """
+        body = urllib.parse.urlencode({"query": promql, "time": f"{at_s:.3f}"}).encode()
+        request = urllib.request.Request(f"{self._url}/api/v1/query", data=body)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
+                text = response.read(_LARGEST_RESPONSE)
+            found: object = json.loads(text)["data"]["result"]
+            return [(each["metric"], each) for each in cast("list[dict[str, Any]]", found)]
+        except urllib.error.HTTPError as error:
+            with error:
+                reason = foreign(error.read(2_000).decode("utf-8", "replace"))
+            raise self._error(f"answered {error.code}: {reason}") from error
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise self._error(f"does not answer: {foreign(str(reason))}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._error("does not answer as Prometheus does") from error
+
+    def _error(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"{address(self._url)} {what}",
+            hint="use the address of a Prometheus server, for example http://localhost:9090",
+        )

@@ -1,0 +1,109 @@
+"""Sources of a scorecard: recordings, folders of histogram logs, and files of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from latspan._recording import Snapshot, read_snapshots
+from latspan._recording.folder import Recording, is_recording, open_recording
+from latspan._study.scorecard._card import ScorecardBuilder
+from latspan._study.scorecard._prometheus import is_url
+from latspan._study.traces import read_any
+from latspan.errors import ConfigError
+
+__all__ = ["add_source"]
+
+_LOG: Final = ".hlog"
+_TRACES: Final = (".json", ".jsonl")
+
+
+def add_source(builder: ScorecardBuilder, path: str) -> tuple[str, ...]:
+    """
+    Add everything in a file or a folder to a scorecard.
+
+    Args:
+        builder: Builder of the scorecard.
+        path: A recording, a histogram log, a file of OTLP/JSON traces, a report of
+            guidellm, a folder of any of them, or the URL of a Prometheus server.
+
+    Returns:
+        Sentences on what is missing in the source.
+
+    Raises:
+        ConfigError: The path does not exist, cannot be read, or has nothing to read; or the
+            server does not answer.
+        HistogramFormatError: A log is damaged.
+        HistogramPrecisionError: A log has less precision than latspan's own.
+        RecordingError: A recording or a file of traces cannot be read.
+    """
+    if is_url(path):
+        builder.add_prometheus(path)
+        return ()
+    try:
+        return tuple(_add(builder, Path(path)))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {error.filename or path}: {error.strerror}",
+            hint="use the path of a recording, a .hlog file or a file of OTLP/JSON traces",
+        ) from error
+
+
+def _add(builder: ScorecardBuilder, path: Path) -> Iterator[str]:
+    if is_recording(path):
+        yield from _add_recording(builder, open_recording(path))
+    elif path.is_dir():
+        yield from _add_folder(builder, path)
+    elif path.suffix == _LOG:
+        builder.add_snapshots(read_snapshots(path))
+    else:
+        imported = read_any(path)
+        builder.add_records(imported.records, unsent=_unsent(imported.measurement or {}))
+        yield from (f"{path}: {note}" for note in imported.skipped)
+
+
+def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
+    logs = sorted(folder.glob(f"*{_LOG}"))
+    if logs:
+        # Logs of one folder are those of the processes of one program.
+        builder.add_snapshots(_snapshots(logs))
+    traces = sorted(each for each in folder.iterdir() if each.suffix in _TRACES)
+    recordings = sorted(each for each in folder.iterdir() if is_recording(each))
+    for each in (*traces, *recordings):
+        yield from _add(builder, each)
+    if not (logs or traces or recordings):
+        raise ConfigError(
+            f"nothing to read in the folder {folder}",
+            hint=f"a scorecard reads recordings, *{_LOG} files and OTLP/JSON files",
+        )
+
+
+def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
+    logs = sorted(recording.folder.glob(f"*{_LOG}"))
+    measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    builder.add_records(
+        recording.records(),
+        unsent=_unsent(measurement),
+        histograms=lambda: _snapshots(logs) if logs else None,
+    )
+    # What a converted file lacks is none of what a scorecard shows.
+    missing = [note for note in recording.notes if note not in recording.lacks]
+    yield from (f"{recording.folder}: {note}" for note in missing)
+
+
+def _snapshots(logs: list[Path]) -> Iterator[Snapshot]:
+    for log in logs:
+        yield from read_snapshots(log)
+
+
+def _unsent(measurement: Mapping[str, Any]) -> int:
+    """Return the number of requests that a load test had scheduled and did not send."""
+    steps: object = measurement.get("steps", ())
+    if not isinstance(steps, list):
+        return 0
+    held = cast("list[object]", steps)
+    numbers = [
+        cast("dict[str, object]", step).get("unsent") for step in held if isinstance(step, dict)
+    ]
+    return sum(number for number in numbers if isinstance(number, int) and number > 0)

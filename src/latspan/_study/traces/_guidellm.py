@@ -1,0 +1,260 @@
+"""
+Records from guidellm's benchmark report in JSON, version 0.4 to 0.8.
+
+guidellm measures with the wall clock, and knows of a request when it was started, when its first
+and last token came and when it ended. Prompts and responses are in the report and are not read.
+
+Source: guidellm 0.8.1, ``guidellm/schemas``: ``GenerativeRequestStats``, ``RequestTimings``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from latspan import semconv
+from latspan._metrics import MetricValue, time_per_output_token
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Source
+from latspan._shown import address
+from latspan._study.traces._imported import Imported
+from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
+from latspan._units import NS_PER_S
+from latspan.errors import RecordingError
+
+__all__ = ["is_guidellm", "read_guidellm"]
+
+_TOO_MANY: Final = "429 Too Many Requests"
+_HEAD_BYTES: Final = 4096
+_MARKS_IN_HEAD: Final = (b'"guidellm_version"', b'"generative_benchmark"', b'"benchmarks"')
+_HINT: Final = "use the JSON report of guidellm 0.4 or newer: --output kind=json,path=out.json"
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+_OUTCOMES: Final = {
+    "successful": Outcome.COMPLETED,
+    "errored": Outcome.ERROR,
+    "incomplete": Outcome.CANCELLED,
+}
+_WITH_SCHEDULE: Final = frozenset({"async", "constant", "poisson", "trace", "replay"})
+"""Strategies in which each request is due at an instant of its own."""
+
+_EARLIEST_S: Final = 3600.0
+"""Time before the first request, in seconds, up to which a scheduled instant is possible."""
+
+_LACKS: Final = (
+    "times are of the wall clock, which can be adjusted during a request",
+    "connecting, sending and the server's work before the first token are one unattributed segment",
+    "chunk gaps are missing",
+)
+
+
+def is_guidellm(path: str | os.PathLike[str]) -> bool:
+    """
+    Return whether a file looks like a report of guidellm, judged by its beginning.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return any(each in head for each in _MARKS_IN_HEAD)
+
+
+def read_guidellm(path: str | os.PathLike[str]) -> Imported:
+    """
+    Return the requests of all benchmarks in a report.
+
+    Args:
+        path: The report.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: The file is not a report that this release can read.
+    """
+    text = Path(path).read_bytes()
+    try:
+        report = json.loads(text)
+        benchmarks: Sequence[Mapping[str, Any]] = report["benchmarks"]
+        model = _model_of(report)
+        read = [_Benchmark(each, model) for each in benchmarks]
+        records = tuple(record for each in read for record in each.records())
+        misdated = sum(each.misdated for each in read)
+        return Imported(
+            "guidellm",
+            tuple(sorted(records, key=lambda each: each.start_epoch_ns + each.duration_ns)),
+            _LACKS,
+            (f"scheduled instants of {misdated:,} requests, which are impossible",)
+            if misdated
+            else (),
+            conditions=_conditions(report, model),
+            measurement={"kind": Kind.CALL.value, "steps": [each.account() for each in read]},
+        )
+    except _UNREADABLE as error:
+        raise RecordingError(
+            f"{os.fspath(path)} is not a report of guidellm that this release can read:"
+            f" {type(error).__name__}",
+            hint=_HINT,
+        ) from error
+
+
+class _Benchmark:
+    """
+    One benchmark of a report: a load at one level.
+
+    Args:
+        benchmark: The benchmark.
+        model: The requested model, if the report has it.
+    """
+
+    def __init__(self, benchmark: Mapping[str, Any], model: str | None) -> None:
+        self._requests: Mapping[str, Any] = benchmark["requests"]
+        self._strategy: Mapping[str, Any] = benchmark.get("config", {}).get("strategy", {})
+        self._attributes = {} if model is None else {"model": model}
+        metrics = benchmark.get("scheduler_metrics", {})
+        self._from: float = metrics.get("measure_start_time") or float("-inf")
+        self._until: float = metrics.get("measure_end_time") or float("inf")
+        self._begun: float = benchmark.get("start_time") or float("-inf")
+        self._unsent = 0
+        self._read = 0
+        self.misdated = 0
+
+    def records(self) -> Iterator[RequestRecord]:
+        for state, outcome in _OUTCOMES.items():
+            for request in self._requests.get(state) or ():
+                timings = request["info"]["timings"]
+                if timings["request_start"] is None:
+                    self._unsent += 1
+                    continue
+                yield self._record(request, timings, outcome)
+                self._read += 1
+
+    def account(self) -> dict[str, object]:
+        """Return the account of the benchmark, after its records were read."""
+        return {
+            "load": {
+                name: value
+                for name, value in self._strategy.items()
+                if isinstance(value, str | int | float)
+            },
+            "intended": self._read + self._unsent,
+            "unsent": self._unsent,
+        }
+
+    def _record(
+        self, request: Mapping[str, Any], timings: Mapping[str, Any], outcome: Outcome
+    ) -> RequestRecord:
+        start: float = timings["request_start"]
+        end: float = timings["request_end"] or timings["resolve_end"]
+        start_ns, duration_ns = round(start * NS_PER_S), max(0, round((end - start) * NS_PER_S))
+        marks = {
+            mark: min(max(0, round((at - start) * NS_PER_S)), duration_ns)
+            for mark, at in (
+                (Mark.FIRST_CHUNK, timings.get("first_request_iteration")),
+                (Mark.FIRST_TOKEN, timings.get("first_token_iteration")),
+                (Mark.FIRST_VISIBLE, timings.get("first_output_token_iteration")),
+                (Mark.LAST_TOKEN, timings.get("last_token_iteration")),
+            )
+            if at is not None
+        }
+        tokens = _tokens(request)
+        details: dict[str, object] = {
+            semconv.LATSPAN_LOAD_PHASE: "warmup"
+            if start < self._from
+            else "measured"
+            if start <= self._until
+            else "drain"
+        }
+        targeted = timings.get("targeted_start")
+        if targeted is not None and self._strategy.get("type_") in _WITH_SCHEDULE:
+            if targeted < self._begun - _EARLIEST_S:
+                # Release 0.8.1 writes some of these instants relative to the start.
+                self.misdated += 1
+            else:
+                details[semconv.LATSPAN_LOAD_DISPATCH_LAG] = max(0.0, start - targeted)
+        if request.get("response_id"):
+            details[semconv.GEN_AI_RESPONSE_ID] = request["response_id"]
+        error = str(request["info"].get("error") or "")
+        if outcome is Outcome.ERROR and "timeout" in error.lower():
+            outcome = Outcome.TIMEOUT
+        elif outcome is Outcome.ERROR and _TOO_MANY in error:
+            outcome = Outcome.REJECTED
+        return RequestRecord(
+            name=" ".join(("chat", *self._attributes.values())),
+            kind=Kind.CALL,
+            outcome=outcome,
+            start_epoch_ns=start_ns,
+            duration_ns=duration_ns,
+            segments=tuple(_segments(marks, duration_ns)),
+            metrics=_metrics(marks, duration_ns, tokens),
+            tokens=tokens,
+            attributes=self._attributes,
+            marks_ns={Mark.START.value: 0, **marks, Mark.DONE.value: duration_ns},
+            details=details,
+        )
+
+
+def _segments(marks: Mapping[Mark, int], duration_ns: int) -> Iterator[Segment]:
+    first = marks.get(Mark.FIRST_TOKEN, duration_ns)
+    last = max(first, marks.get(Mark.LAST_TOKEN, duration_ns))
+    for name, start_ns, end_ns, source in (
+        (SegmentName.UNATTRIBUTED, 0, first, Source.UNKNOWN),
+        (SegmentName.DECODE, first, last, Source.MEASURED),
+        (SegmentName.STREAM_CLOSE, last, duration_ns, Source.MEASURED),
+    ):
+        if start_ns < end_ns:
+            yield Segment(name, start_ns, end_ns, source)
+
+
+def _metrics(
+    marks: Mapping[Mark, int], duration_ns: int, tokens: TokenCounts
+) -> dict[str, MetricValue]:
+    metrics = {"duration": MetricValue(duration_ns)}
+    for name, mark in (
+        ("time_to_first_chunk", Mark.FIRST_CHUNK),
+        ("time_to_first_token", Mark.FIRST_TOKEN),
+        ("time_to_first_visible_token", Mark.FIRST_VISIBLE),
+    ):
+        if mark in marks:
+            metrics[name] = MetricValue(marks[mark])
+    if Mark.FIRST_TOKEN in marks and Mark.LAST_TOKEN in marks and tokens.output is not None:
+        generation_ns = marks[Mark.LAST_TOKEN] - marks[Mark.FIRST_TOKEN]
+        each_ns = time_per_output_token(generation_ns, tokens.output)
+        if each_ns is not None and generation_ns > 0:
+            metrics["time_per_output_token"] = MetricValue(each_ns)
+    return metrics
+
+
+def _tokens(request: Mapping[str, Any]) -> TokenCounts:
+    counted = {
+        "input": request.get("input_metrics", {}).get("total_tokens"),
+        "cached": request.get("input_metrics", {}).get("cached_tokens"),
+        "output": request.get("output_metrics", {}).get("total_tokens"),
+    }
+    known = {name: int(value) for name, value in counted.items() if value is not None}
+    return TokenCounts(**known, source=TokenSource.PROVIDER) if known else UNKNOWN_TOKENS
+
+
+def _model_of(report: Mapping[str, Any]) -> str | None:
+    model = _backend_of(report).get("model")
+    return model if isinstance(model, str) and model else None
+
+
+def _backend_of(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    backend: object = report.get("config", {}).get("spec", {}).get("backend", {})
+    return cast("Mapping[str, Any]", backend) if isinstance(backend, dict) else {}
+
+
+def _conditions(report: Mapping[str, Any], model: str | None) -> dict[str, object]:
+    metadata: Mapping[str, Any] = report.get("metadata", {})
+    target: object = _backend_of(report).get("target")
+    known = {
+        "guidellm": metadata.get("guidellm_version"),
+        "python": metadata.get("python_version"),
+        "platform": metadata.get("platform"),
+        "model": model,
+        "measured": target if target is None else address(str(target)),
+    }
+    return {name: value for name, value in known.items() if isinstance(value, str)}

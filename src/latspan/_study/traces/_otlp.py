@@ -1,0 +1,319 @@
+"""
+Records from OTLP/JSON traces: latspan's own spans, and inference spans of other instrumentations.
+
+latspan's spans have almost everything that a record has. A span of another instrumentation has a
+duration, and perhaps tokens and a time to the first chunk; where its time went is unknown, so all
+of it is ``unattributed``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from latspan import semconv
+from latspan._drawing import count
+from latspan._metrics import METRICS, MetricValue
+from latspan._recording import RequestRecord, details_of
+from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
+from latspan._study.traces._imported import Imported
+from latspan._study.traces._spans import SpanFile, SpanRow, read_spans
+from latspan._study.traces._tiling import Piece, segments_without_span, tiled
+from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
+from latspan._units import BILLIONTHS, NS_PER_S
+
+__all__ = ["read_otlp"]
+
+_SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
+_METRICS: Final[Mapping[str, str]] = {
+    **semconv.METRIC_ATTRIBUTES,
+    "time_to_first_chunk": semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+}
+_MARKS: Final = {
+    "time_to_first_chunk": Mark.FIRST_CHUNK,
+    "time_to_first_token": Mark.FIRST_TOKEN,
+    "time_to_first_visible_token": Mark.FIRST_VISIBLE,
+}
+_IDENTIFYING: Final = ("inference_path", "route", "traffic_class", "tenant", "model", "provider")
+_TOKENS: Final = {
+    "input": semconv.GEN_AI_USAGE_INPUT_TOKENS,
+    "cached": semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
+    "output": semconv.GEN_AI_USAGE_OUTPUT_TOKENS,
+    "reasoning": semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS,
+    "cache_write": semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS,
+    "audio_input": semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS,
+    "audio_output": semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS,
+}
+_REJECTED: Final = frozenset({"429", "RateLimitError", "TooManyRequests"})
+
+# An allowlist, because other instrumentations put prompts and responses under names of their own.
+_DETAILS_OF_OTHERS: Final = frozenset(
+    {
+        semconv.ERROR_TYPE,
+        semconv.GEN_AI_OPERATION_NAME,
+        semconv.GEN_AI_REQUEST_MAX_TOKENS,
+        semconv.GEN_AI_REQUEST_STREAM,
+        semconv.GEN_AI_REQUEST_TEMPERATURE,
+        semconv.GEN_AI_RESPONSE_FINISH_REASONS,
+        semconv.GEN_AI_RESPONSE_ID,
+        semconv.GEN_AI_RESPONSE_MODEL,
+        semconv.HTTP_RESPONSE_STATUS_CODE,
+        semconv.SERVER_ADDRESS,
+        semconv.SERVER_PORT,
+    }
+)
+
+_LACKS_OF_LATSPAN: Final = (
+    "chunk gaps are missing",
+    "segments without a span, such as retry and consumer, have their time but not their place",
+)
+_LACKS_OF_OTHERS: Final = (
+    "calls of other instrumentations have no segments and no time to the first token"
+)
+
+
+def read_otlp(path: str | os.PathLike[str]) -> Imported:
+    """
+    Return the requests, calls and stages in a file of the Collector's file exporter.
+
+    Spans of one trace may be anywhere in the file. The whole file is held in memory.
+
+    Args:
+        path: The file: OTLP/JSON, one message per line, or one message as a document.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: The file is not OTLP/JSON.
+    """
+    spans = read_spans(Path(path))
+    trees = _Trees(spans)
+    records = tuple(trees.records())
+    lacks: list[str] = []
+    if any(unit.is_latspans for unit in trees.units):
+        lacks += _LACKS_OF_LATSPAN
+    if any(not unit.is_latspans for unit in trees.units):
+        lacks.append(_LACKS_OF_OTHERS)
+    skipped: list[str] = []
+    if spans.cut_lines:
+        skipped.append(f"{count(spans.cut_lines, 'line')} cannot be read")
+    if trees.nested:
+        skipped.append(
+            f"{count(trees.nested, 'span')} inside another span of the same call not used"
+        )
+    if spans.others:
+        skipped.append(f"{count(spans.others, 'span')} of no request or call not used")
+    return Imported("otlp", records, tuple(lacks), tuple(skipped))
+
+
+class _Trees:
+    """
+    Spans by their position in their traces.
+
+    A *unit* is a span that becomes a record of its own.
+
+    Args:
+        spans: Spans of a file.
+    """
+
+    def __init__(self, spans: SpanFile) -> None:
+        self._parents = spans.parents
+        rows = {(row.trace_id, row.span_id): row for row in spans.rows if not row.is_segment}
+        self._units = rows
+        self.nested = 0
+        for identity in list(rows):
+            if not rows[identity].is_latspans and self._is_inside_call(identity):
+                del rows[identity]
+                self.nested += 1
+        self.units = sorted(rows.values(), key=lambda row: row.end_ns)
+        scopes = [row for row in self.units if _kind(row) in _SCOPES]
+        self._numbers = {
+            (row.trace_id, row.span_id): number for number, row in enumerate(scopes, 1)
+        }
+        self._segments: defaultdict[tuple[int, int], list[SpanRow]] = defaultdict(list)
+        for row in spans.rows:
+            parent = spans.parents.get((row.trace_id, row.span_id))
+            if row.is_segment and parent is not None:
+                self._segments[row.trace_id, parent].append(row)
+        self._inside: defaultdict[tuple[int, int], list[SpanRow]] = defaultdict(list)
+        for row in self.units:
+            above = self._unit_above((row.trace_id, row.span_id))
+            if above is not None:
+                self._inside[above].append(row)
+
+    def records(self) -> Iterator[RequestRecord]:
+        """Yield one record per unit, in the order of their ends."""
+        for row in self.units:
+            yield self._record(row)
+
+    def _unit_above(self, identity: tuple[int, int]) -> tuple[int, int] | None:
+        """Return the nearest unit that a span is inside of."""
+        while (parent := self._parents.get(identity)) is not None:
+            identity = identity[0], parent
+            if identity in self._units:
+                return identity
+        return None
+
+    def _scopes_above(self, identity: tuple[int, int]) -> Iterator[int]:
+        """Yield the numbers of the requests and stages that a unit is inside of, from the inner."""
+        above = self._unit_above(identity)
+        while above is not None:
+            if above in self._numbers:
+                yield self._numbers[above]
+            above = self._unit_above(above)
+
+    def _is_inside_call(self, identity: tuple[int, int]) -> bool:
+        above = self._unit_above(identity)
+        return above is not None and _kind(self._units[above]) is Kind.CALL
+
+    def _record(self, row: SpanRow) -> RequestRecord:
+        identity = row.trace_id, row.span_id
+        kind = _kind(row)
+        pieces = self._pieces_of(row)
+        segments = tuple(each.segment for each in pieces)
+        own = tuple(each.segment for each in pieces if each.is_own)
+        metrics = _metrics(row)
+        scopes = list(self._scopes_above(identity))
+        number = self._numbers.get(identity, 0)
+        return RequestRecord(
+            name=row.name,
+            kind=kind,
+            side=Side.SERVER if row.is_server else Side.CLIENT,
+            outcome=_outcome(row),
+            start_epoch_ns=row.start_ns,
+            duration_ns=row.end_ns - row.start_ns,
+            segments=segments,
+            reports=own if kind in _SCOPES else None,
+            metrics=metrics,
+            tokens=_tokens(row),
+            attributes=_attributes(row),
+            details=_details(row),
+            trace_id=row.trace_id,
+            span_id=row.span_id,
+            scope_id=number,
+            parent_id=scopes[0] if scopes else 0,
+            root_id=scopes[-1] if scopes else number,
+            marks_ns=_marks(row, metrics, segments) if kind is Kind.CALL else {},
+        )
+
+    def _pieces_of(self, row: SpanRow) -> tuple[Piece, ...]:
+        """Return the pieces that tile a unit."""
+        own = [
+            Piece(
+                str(each.attributes[semconv.LATSPAN_SEGMENT]),
+                each.start_ns - row.start_ns,
+                each.end_ns - row.start_ns,
+                _source(each.attributes.get(semconv.LATSPAN_SOURCE)),
+            )
+            for each in self._segments[row.trace_id, row.span_id]
+        ]
+        duration_ns = row.end_ns - row.start_ns
+        kind = _kind(row)
+        if kind not in _SCOPES:
+            return tiled(own, duration_ns, segments_without_span(row.attributes))
+        pieces = [*own, *self._inside_of(row)]
+        if kind is Kind.STAGE:
+            # A stage is measured as a whole; only its inside has no spans.
+            name = str(row.attributes.get(semconv.LATSPAN_SEGMENT, row.name))
+            return tiled(pieces, duration_ns, {name: duration_ns}, Source.MEASURED)
+        return tiled(pieces, duration_ns, segments_without_span(row.attributes))
+
+    def _inside_of(self, row: SpanRow) -> Iterator[Piece]:
+        """Yield the pieces of the units inside a unit: of its last call, and of the others."""
+        inside = self._inside[row.trace_id, row.span_id]
+        calls = [each for each in inside if _kind(each) is Kind.CALL]
+        last = max(calls, key=lambda each: each.start_ns, default=None)
+        for each in inside:
+            start_ns = each.start_ns - row.start_ns
+            if _kind(each) is Kind.CALL and each is not last:
+                end_ns = each.end_ns - row.start_ns
+                yield Piece(SegmentName.CALL, start_ns, end_ns, is_own=False)
+                continue
+            for name, start, end, source, _ in self._pieces_of(each):
+                yield Piece(name, start + start_ns, end + start_ns, source, is_own=False)
+
+
+def _kind(row: SpanRow) -> Kind:
+    try:
+        return Kind(str(row.attributes.get(semconv.LATSPAN_KIND, Kind.CALL)))
+    except ValueError:
+        return Kind.CALL
+
+
+def _source(text: object) -> Source:
+    try:
+        return Source(str(text))
+    except ValueError:
+        return Source.UNKNOWN
+
+
+def _outcome(row: SpanRow) -> Outcome:
+    recorded = row.attributes.get(semconv.LATSPAN_OUTCOME)
+    if recorded in set(Outcome):
+        return Outcome(str(recorded))
+    error = str(row.attributes.get(semconv.ERROR_TYPE, ""))
+    status = str(row.attributes.get(semconv.HTTP_RESPONSE_STATUS_CODE, ""))
+    if status == "429" or any(each in error for each in _REJECTED):
+        return Outcome.REJECTED
+    if "timeout" in error.lower():
+        return Outcome.TIMEOUT
+    if "cancel" in error.lower():
+        return Outcome.CANCELLED
+    return Outcome.ERROR if error or row.failed else Outcome.COMPLETED
+
+
+def _metrics(row: SpanRow) -> dict[str, MetricValue]:
+    metrics = {"duration": MetricValue(row.end_ns - row.start_ns)}
+    estimated = row.attributes.get(semconv.LATSPAN_ESTIMATED_ATTRIBUTES, ())
+    for name, attribute in _METRICS.items():
+        value = row.attributes.get(attribute)
+        if isinstance(value, float | int) and not isinstance(value, bool):
+            scale = {"s": NS_PER_S, "ratio": BILLIONTHS, "1": 1}[METRICS[name].unit]
+            source = Source.ESTIMATED if attribute in estimated else Source.MEASURED
+            metrics[name] = MetricValue(round(value * scale), source)
+    return metrics
+
+
+def _marks(
+    row: SpanRow, metrics: Mapping[str, MetricValue], segments: tuple[Segment, ...]
+) -> dict[str, int]:
+    marks: dict[str, int] = {Mark.START: 0}
+    sent = [each.end_ns for each in segments if each.name == SegmentName.SEND]
+    if sent:
+        marks[Mark.SENT] = sent[-1]
+    for name, mark in _MARKS.items():
+        if name in metrics:
+            marks[mark] = metrics[name].value
+    marks[Mark.DONE] = row.end_ns - row.start_ns
+    return marks
+
+
+def _tokens(row: SpanRow) -> TokenCounts:
+    counts = {
+        name: value
+        for name, attribute in _TOKENS.items()
+        if isinstance(value := row.attributes.get(attribute), int)
+    }
+    if not counts:
+        return UNKNOWN_TOKENS
+    source = row.attributes.get(semconv.LATSPAN_TOKEN_SOURCE, TokenSource.PROVIDER)
+    known = source if source in set(TokenSource) else TokenSource.UNKNOWN
+    return TokenCounts(**counts, source=TokenSource(known))
+
+
+def _attributes(row: SpanRow) -> dict[str, str]:
+    named = {name: semconv.SERIES_ATTRIBUTES[name] for name in _IDENTIFYING}
+    return {
+        name: str(row.attributes[attribute])
+        for name, attribute in named.items()
+        if attribute in row.attributes
+    }
+
+
+def _details(row: SpanRow) -> dict[str, Any]:
+    details = details_of(row.attributes)
+    if row.is_latspans:
+        return details
+    return {name: value for name, value in details.items() if name in _DETAILS_OF_OTHERS}

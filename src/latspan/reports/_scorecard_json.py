@@ -1,0 +1,114 @@
+"""
+JSON document of ``latspan scorecard --json``.
+
+Times are integer nanoseconds, ratios fractions in [0, 1]. A number is ``null`` if it is unknown or
+has too few values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from latspan._segments import Outcome
+from latspan._study.scorecard import UNBOUNDED, Card, Figures, Ratio, Row, Scorecard
+from latspan._targets import Target
+
+__all__ = ["SCORECARD_SCHEMA", "scorecard_document"]
+
+SCORECARD_SCHEMA: Final = "latspan.scorecard/1"
+"""Kind and version of the document; a field that changes its meaning increments the version."""
+
+
+def scorecard_document(scorecard: Scorecard, notes: Sequence[str] = ()) -> dict[str, object]:
+    """
+    Return a scorecard as plain data, ready for ``json.dumps``.
+
+    Args:
+        scorecard: The scorecard.
+        notes: Further sentences for the reader.
+    """
+    return {
+        "schema": SCORECARD_SCHEMA,
+        "by": scorecard.by,
+        "notes": list(notes),
+        "cards": [_card(card) for card in scorecard.cards],
+    }
+
+
+def _card(card: Card) -> dict[str, object]:
+    return {
+        "group": card.group,
+        "kind": card.kind,
+        "side": card.side,
+        "targets": [
+            {
+                "metric": each.metric,
+                "percentile": each.percentile,
+                "limit_ns": each.limit_ns,
+                "owner": each.owner,
+            }
+            for each in card.targets
+        ],
+        "periods": [
+            {
+                "cycle": cycle,
+                "label": row.period.label,
+                "start_epoch_ns": row.period.start_ns,
+                "end_epoch_ns": row.period.end_ns,
+                **_figures(row, card.targets),
+            }
+            for cycle, rows in card.rows.items()
+            for row in rows
+        ],
+    }
+
+
+def _figures(row: Row, targets: Sequence[Target]) -> dict[str, object]:
+    figures: Figures = row.figures
+    return {
+        "requests": figures.requests,
+        "unsent": figures.unsent,
+        "recorded_s": figures.recorded_s,
+        "outcomes": {each.value: number for each in Outcome if (number := figures.outcomes[each])},
+        "metrics": {
+            metric: {
+                "count": figures.counts[metric],
+                **{
+                    f"p{percentile}": None if value in (None, UNBOUNDED) else value
+                    for percentile, value in values.items()
+                },
+                "unbounded": [
+                    f"p{percentile}" for percentile, value in values.items() if value == UNBOUNDED
+                ],
+            }
+            for metric, values in figures.percentiles.items()
+        },
+        "timeouts": _ratio(figures.timeouts),
+        "completed": _ratio(figures.completed),
+        "attainment": None if figures.attainment is None else _ratio(figures.attainment),
+        "goodput_per_s": figures.goodput_per_s,
+        "verdicts": [
+            None
+            if verdict is None
+            else {
+                "metric": target.metric,
+                "percentile": target.percentile,
+                "verdict": verdict.verdict,
+                "requests": verdict.requests,
+                "misses": verdict.misses,
+                "needed": verdict.needed,
+            }
+            for target, verdict in zip(targets, figures.verdicts, strict=True)
+        ],
+    }
+
+
+def _ratio(ratio: Ratio) -> dict[str, object]:
+    return {
+        "count": ratio.count,
+        "of": ratio.of,
+        "ratio": ratio.value,
+        "low": ratio.low,
+        "high": ratio.high,
+    }

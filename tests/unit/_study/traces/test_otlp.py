@@ -1,0 +1,306 @@
+"""A Collector's file becomes the records that the same program wrote itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latspan._recording import RequestRecord
+from latspan._recording.folder._lines import record_of
+from latspan._segments import Kind, Outcome, Segment, Side, Source
+from latspan._study.traces import read_otlp
+from latspan._study.traces._tiling import Piece, tiled
+from latspan._tokens import TokenCounts, TokenSource
+from latspan.errors import RecordingError
+
+DATA: Final = Path(__file__).parents[3] / "data"
+FILE: Final = DATA / "collector-0.159.0.jsonl"
+TRACE: Final = "5b8efff798038103d269b633813fc60c"
+
+
+def written() -> list[RequestRecord]:
+    """Return what the program of the file recorded itself."""
+    lines = (DATA / "collector-0.159.0.requests.jsonl").read_bytes().splitlines()
+    return [record_of(line) for line in lines]
+
+
+def totals(segments: Iterable[Segment] | None) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for each in segments or ():
+        sums[each.name] = sums.get(each.name, 0) + each.duration_ns
+    return sums
+
+
+def test_every_record_of_the_program_is_there() -> None:
+    """Kinds, outcomes, metrics, attributes and details are the same; times are exact."""
+    read = {record.span_id: record for record in read_otlp(FILE).records}
+    wanted = written()
+
+    assert len(read) == len(wanted) == 11
+    for record in wanted:
+        assert (
+            replace(
+                read[record.span_id],
+                segments=record.segments,
+                reports=record.reports,
+                chunk_gaps=record.chunk_gaps,
+                marks_ns=record.marks_ns,
+                tokens=record.tokens,
+                scope_id=record.scope_id,
+                parent_id=record.parent_id,
+                root_id=record.root_id,
+            )
+            == record
+        )
+
+
+def test_segments_tile_and_have_the_times_of_the_program() -> None:
+    """To a microsecond in a request, whose calls have clock readings of their own."""
+    read = {record.span_id: record for record in read_otlp(FILE).records}
+
+    for record in written():
+        converted = read[record.span_id]
+        assert totals(converted.segments) == pytest.approx(totals(record.segments), abs=1_000)
+        assert totals(converted.reports) == pytest.approx(totals(record.reports), abs=1_000)
+        if record.kind is not Kind.REQUEST:
+            assert totals(converted.segments) == totals(record.segments)
+        at = 0
+        for segment in converted.segments:
+            assert segment.start_ns == at < segment.end_ns
+            at = segment.end_ns
+        assert at == record.duration_ns
+
+
+def test_calls_are_inside_their_requests() -> None:
+    """The number of the parent joins them, as in a recording."""
+    records = read_otlp(FILE).records
+    requests = {each.scope_id: each for each in records if each.kind is Kind.REQUEST}
+    inside = [each for each in records if each.parent_id]
+
+    assert len(requests) == 3
+    assert [(each.kind, each.name) for each in inside] == [
+        (Kind.STAGE, "rerank"),
+        (Kind.CALL, "chat m"),
+    ] * 3
+    for each in inside:
+        assert requests[each.parent_id].trace_id == each.trace_id
+        assert each.root_id == each.parent_id
+
+
+def test_marks_that_spans_have_are_kept() -> None:
+    """The others are absent, not zero."""
+    read = {record.span_id: record for record in read_otlp(FILE).records}
+
+    for record in written():
+        for mark, at_ns in read[record.span_id].marks_ns.items():
+            assert record.marks_ns[mark] == at_ns
+
+
+def test_what_a_file_lacks_is_stated() -> None:
+    """A reader of the recording must know."""
+    imported = read_otlp(FILE)
+
+    assert imported.lacks == (
+        "chunk gaps are missing",
+        "segments without a span, such as retry and consumer, have their time but not their place",
+    )
+    assert imported.skipped == ("2 spans of no request or call not used",)
+
+
+def span(
+    number: int, attributes: Mapping[str, Any], *, parent: int | None = None, **fields: Any
+) -> dict[str, Any]:
+    forms = {str: "stringValue", bool: "boolValue", int: "intValue", float: "doubleValue"}
+    return {
+        "traceId": TRACE,
+        "spanId": f"{number:016x}",
+        **({} if parent is None else {"parentSpanId": f"{parent:016x}"}),
+        "name": f"span {number}",
+        "kind": 3,
+        "startTimeUnixNano": "1000000000",
+        "endTimeUnixNano": "3000000000",
+        "attributes": [
+            {"key": name, "value": {forms[type(value)]: value}}
+            for name, value in attributes.items()
+        ],
+        **fields,
+    }
+
+
+def file_of(tmp_path: Path, *spans: Mapping[str, Any], indent: int | None = None) -> Path:
+    path = tmp_path / "traces.json"
+    message = {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
+    path.write_text(json.dumps(message, indent=indent) + "\n")
+    return path
+
+
+OFFICIAL: Final = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "m",
+    "gen_ai.usage.input_tokens": 12,
+    "gen_ai.usage.output_tokens": 5,
+    "gen_ai.response.time_to_first_chunk": 0.25,
+    "gen_ai.input.messages": "a secret",
+    "gen_ai.prompt.0.content": "a secret",
+    "input.value": "a secret",
+    "gen_ai.response.id": "id-1",
+}
+
+
+def test_a_span_of_another_instrumentation_is_a_call_without_segments(tmp_path: Path) -> None:
+    """Its duration, tokens and time to the first chunk are known; content is left out."""
+    imported = read_otlp(file_of(tmp_path, span(1, OFFICIAL)))
+    (record,) = imported.records
+
+    assert record.kind is Kind.CALL
+    assert record.side is Side.CLIENT
+    assert record.outcome is Outcome.COMPLETED
+    assert record.segments == (Segment("unattributed", 0, 2_000_000_000, Source.UNKNOWN),)
+    assert {name: value.value for name, value in record.metrics.items()} == {
+        "duration": 2_000_000_000,
+        "time_to_first_chunk": 250_000_000,
+    }
+    assert record.tokens == TokenCounts(input=12, output=5, source=TokenSource.PROVIDER)
+    assert record.attributes == {"model": "m", "provider": "openai"}
+    assert record.details == {"gen_ai.operation.name": "chat", "gen_ai.response.id": "id-1"}
+    assert imported.lacks == (
+        "calls of other instrumentations have no segments and no time to the first token",
+    )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "status", "outcome"),
+    [
+        ({}, 0, Outcome.COMPLETED),
+        ({}, 2, Outcome.ERROR),
+        ({"error.type": "ValueError"}, 0, Outcome.ERROR),
+        ({"error.type": "openai.APITimeoutError"}, 2, Outcome.TIMEOUT),
+        ({"error.type": "openai.RateLimitError"}, 2, Outcome.REJECTED),
+        ({"error.type": "429"}, 2, Outcome.REJECTED),
+        ({"error.type": "asyncio.CancelledError"}, 2, Outcome.CANCELLED),
+    ],
+)
+def test_the_outcome_of_another_instrumentations_call(
+    attributes: dict[str, str], status: int, outcome: Outcome, tmp_path: Path
+) -> None:
+    """It follows from the error's type and the status."""
+    spans = span(1, {**OFFICIAL, **attributes}, status={"code": status})
+
+    assert [each.outcome for each in read_otlp(file_of(tmp_path, spans)).records] == [outcome]
+
+
+def test_a_call_that_several_instrumentations_traced_counts_once(tmp_path: Path) -> None:
+    """A framework's span around the SDK's span is the same call; agents and tools are no calls."""
+    path = file_of(
+        tmp_path,
+        span(1, {"gen_ai.operation.name": "invoke_agent"}),
+        span(2, OFFICIAL, parent=1),
+        span(3, {}, parent=2),
+        span(4, OFFICIAL, parent=3),
+    )
+
+    imported = read_otlp(path)
+
+    assert [each.name for each in imported.records] == ["span 2"]
+    assert imported.skipped == (
+        "1 span inside another span of the same call not used",
+        "2 spans of no request or call not used",
+    )
+
+
+def test_a_batch_that_was_received_twice_counts_once(tmp_path: Path) -> None:
+    """An exporter sends again if an acknowledgement is lost."""
+    path = file_of(tmp_path, span(1, OFFICIAL))
+    path.write_text(path.read_text() * 2)
+
+    assert len(read_otlp(path).records) == 1
+
+
+def test_one_document_of_several_lines_is_read(tmp_path: Path) -> None:
+    """As other programs write it."""
+    assert len(read_otlp(file_of(tmp_path, span(1, OFFICIAL), indent=2)).records) == 1
+
+
+def test_an_incomplete_line_and_other_signals_are_skipped(tmp_path: Path) -> None:
+    """A killed Collector leaves half a line; metrics may be in the same file."""
+    path = file_of(tmp_path, span(1, OFFICIAL))
+    path.write_text(path.read_text() + '{"resourceMetrics": []}\n{"resourceSp')
+
+    imported = read_otlp(path)
+
+    assert len(imported.records) == 1
+    assert imported.skipped == ("1 line cannot be read",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello\n", "{}\n", "[1]\n", '{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}\n'],
+)
+def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+    """With the form that is expected."""
+    path = tmp_path / "traces.json"
+    path.write_text(text)
+
+    with pytest.raises(RecordingError) as raised:
+        read_otlp(path)
+
+    assert str(path) in raised.value.message
+    assert "file exporter" in (raised.value.hint or "")
+
+
+def test_a_span_that_ends_before_its_start_has_no_negative_time(tmp_path: Path) -> None:
+    """Its clock was set back."""
+    path = file_of(tmp_path, span(1, OFFICIAL, endTimeUnixNano="1"))
+
+    assert [each.duration_ns for each in read_otlp(path).records] == [0]
+
+
+def test_spans_that_are_each_others_parents_end(tmp_path: Path) -> None:
+    """A damaged file must not hang the reader."""
+    request = {"latspan.kind": "request", "latspan.outcome": "completed"}
+    path = file_of(
+        tmp_path,
+        span(1, request, parent=2),
+        span(2, request, parent=1),
+        span(3, request, parent=3),
+    )
+
+    assert len(read_otlp(path).records) == 3
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-50, 150), st.integers(0, 80), st.booleans()).map(
+            lambda each: Piece("x", each[0], each[0] + each[1], is_own=each[2])
+        ),
+        max_size=6,
+    ),
+    st.integers(0, 120),
+    st.dictionaries(st.sampled_from(["retry", "consumer", "server_wait"]), st.integers(1, 90)),
+)
+def test_pieces_always_tile(
+    pieces: list[Piece], duration: int, without_span: dict[str, int]
+) -> None:
+    """Whatever overlaps or sticks out, in units of a microsecond."""
+    scaled = [
+        each._replace(start_ns=each.start_ns * 10_000, end_ns=each.end_ns * 10_000)
+        for each in pieces
+    ]
+    times = {name: value * 10_000 for name, value in without_span.items()}
+    tiles = tiled(scaled, duration * 10_000, times)
+
+    at = 0
+    for tile in tiles:
+        assert tile.start_ns == at < tile.end_ns
+        at = tile.end_ns
+    assert at == duration * 10_000
+    for name, value in times.items():
+        assert totals(each.segment for each in tiles).get(name, 0) <= value
