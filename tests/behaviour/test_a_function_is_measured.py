@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.measuring import Measured, measure
 
 from latspan import semconv
 from latspan.testing import Script, ScriptedServer
+from support.measuring import Measured, measure
 
 _MODULE = """
 import asyncio
@@ -78,7 +78,10 @@ def _measured(folder: Path, function: str, *options: str, **variables: str) -> M
     return measure(f"app:{function}", folder / "r", *options, cwd=folder, **variables)
 
 
-@pytest.mark.parametrize(("function", "least_s"), [("wait", 0.02), ("block", 0.02), ("chunks", 0.03), ("achunks", 0.03)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "least_s"),
+    [("wait", 0.02), ("block", 0.02), ("chunks", 0.03), ("achunks", 0.03)],
+)
 def test_every_kind_of_function_is_called(tmp_path: Path, function: str, least_s: float) -> None:
     """Asynchronous ones on the event loop, others in threads; generators are read to their end."""
     done = _measured(tmp_path, function, "--concurrency", "4", "--requests", "20")

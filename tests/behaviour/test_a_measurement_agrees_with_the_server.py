@@ -15,12 +15,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from support.measuring import Measured, chats_of, measure
-from support.stillness import when_still
 
 from latspan import semconv
 from latspan._load import generated
 from latspan.testing import Script, ScriptedServer, ServedRequest
+from support.measuring import Measured, chats_of, measure
+from support.stillness import when_still
 
 _TOKENS = 64
 _SCRIPT = Script.chat(tokens=_TOKENS, prefill_ms=200, gap_ms=10, flavor="plain")

@@ -6,9 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from support.measuring import measure
 
 from latspan.testing import Script, ScriptedServer
+from support.measuring import measure
 
 _KEY = "sk-live-0123456789abcdef"
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from support.measuring import Measured, measure, when_valid
 
 from latspan import semconv
 from latspan.testing import Script, ScriptedServer
+from support.measuring import Measured, measure, when_valid
 
 _SERVICE_MS = 100
 _ONE_AT_A_TIME = Script.chat(tokens=1, prefill_ms=_SERVICE_MS, gap_ms=0, flavor="plain")
@@ -115,13 +115,13 @@ def _busy_processor(number: int) -> Generator[None]:
 def test_a_starved_generator_is_invalid_and_not_slow(tmp_path: Path) -> None:
     """On a processor that another program uses, with the lowest priority, it says what it is."""
     processor = min(os.sched_getaffinity(0))
-    with ScriptedServer(Script.chat(tokens=20, prefill_ms=50, gap_ms=5)) as server:
-        with _busy_processor(processor):
-            done = measure(
-                server.base_url, tmp_path / "r", "--model", "m", "--rate", "20", "--requests",
-                "40", "--check", "duration p95 1s",
-                under=("nice", "-n", "19", "taskset", "-c", str(processor)),
-            )  # fmt: skip
+    script = Script.chat(tokens=20, prefill_ms=50, gap_ms=5)
+    with ScriptedServer(script) as server, _busy_processor(processor):
+        done = measure(
+            server.base_url, tmp_path / "r", "--model", "m", "--rate", "20", "--requests", "40",
+            "--check", "duration p95 1s",
+            under=("nice", "-n", "19", "taskset", "-c", str(processor)),
+        )  # fmt: skip
     assert done.code == 4, done.errors
     reasons = {each["name"] for each in done.step["findings"] if each["invalidates"]}
     assert reasons & {"dispatch_lag", "loop_lag"}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from support.virtual_time import run_virtually
 
 from latspan import semconv
 from latspan._load._answer import Answer
@@ -20,6 +19,7 @@ from latspan._segments import Outcome
 from latspan._targets import Arrivals
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.testing import ManualClock
+from support.virtual_time import run_virtually
 
 _Service = Callable[[int], Coroutine[Any, Any, None]]
 

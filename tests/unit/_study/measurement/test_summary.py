@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.measurements import call, load_test, step
 
 from latspan._study.measurement import Origin, summarize
 from latspan._study.stats import Verdict
 from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
+from support.measurements import call, load_test, step
 
 _TARGET = {"metric": "time_to_first_token", "percentile": 95, "limit_ns": 60 * NS_PER_MS}
 
