@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan import semconv
+from latspan import Kind, semconv
 from latspan.testing import Script, ScriptedServer
 from support.measuring import Measured, measure
 
@@ -106,7 +106,7 @@ def test_calls_inside_belong_to_their_request(tmp_path: Path) -> None:
         if record.kind == "request" and record.details[semconv.LATSPAN_LOAD_PHASE] != "drain"
     }
     inside = Counter(record.kind for record in records if record.parent_id in requests)
-    assert inside["call"] == inside["stage"] == len(requests)
+    assert inside[Kind.CALL] == inside[Kind.STAGE] == len(requests)
     assert {record.details[semconv.LATSPAN_LOAD_PHASE] for record in requests.values()} == {
         "cold", "warmup", "measured",
     }  # fmt: skip
