@@ -120,8 +120,8 @@ demo: $(READY) ## Start a model server, send chats to it, show the time of each 
 test: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Run all tests, and the client tests also with the oldest clients
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
-		$(BIN)/python tests/behaviour%3 \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
+		$(BIN)/python tests/behaviour%6 \
 		$(BIN)/python tests/unit $(BIN)/python tests/clients \
 		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(OLDEST_SUITE) -- $(ARGS)
 

@@ -163,6 +163,8 @@ class Runner:
 
     def _run(self, command: list[str], phase: Phase, output: int) -> int:
         environment = {**os.environ, "LATSPAN_TESTS": phase or ""}
+        # Tests start hundreds of programs, and each would compile latspan again.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with self._lock:
             if self._interrupted:
                 return 128 + signal.SIGINT

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from statistics import median
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -57,6 +60,17 @@ def measured(request: pytest.FixtureRequest) -> Measured:
     return note
 
 
+_MARKS_OF_ALONE: Final = re.compile(r"\bmark\.alone\b|\bmeasured\b")
+"""Matches in every file with tests that run alone."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not import files without tests that run alone, if only those are wanted."""
+    if os.environ.get("LATSPAN_TESTS") != "alone" or collection_path.suffix != ".py":
+        return None
+    return None if _MARKS_OF_ALONE.search(collection_path.read_text()) else True
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
     Deselect the tests that another pytest process runs, according to ``LATSPAN_TESTS``.
@@ -73,8 +87,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = getattr(item, "fixturenames", ())
         runs_alone = "measured" in fixtures or item.get_closest_marker("alone") is not None
         (kept if runs_alone is (phase == "alone") else left_out).append(item)
+    if phase == "together":
+        _check_files_of_alone(left_out)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+def _check_files_of_alone(items: Sequence[pytest.Item]) -> None:
+    """Fail if no process would run a test, because its file does not show that it runs alone."""
+    files = {item.path for item in items}
+    unseen = [str(path) for path in files if not _MARKS_OF_ALONE.search(path.read_text())]
+    if unseen:
+        what = f"tests run alone, but neither 'mark.alone' nor 'measured' is in {sorted(unseen)}"
+        raise pytest.UsageError(what)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,9 @@ may wait for: with the interpreter's lock given up, the holder needs it again be
 the other one, and the caller waits for both. Work that needs such a lock is done in parts of at
 most about half a millisecond each, and the thread gives way between two parts.
 
+**Large structures.** The release of the last reference to a large structure frees all of it in one
+step. `release()` frees a list item by item instead.
+
 **Shutdown.** Once the application waits for latspan to end, pauses only delay it. `hurry()` ends
 them.
 """
@@ -27,9 +30,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["SLICE_NS", "PacedList", "Slices", "give_way"]
+__all__ = ["SLICE_NS", "PacedList", "Slices", "give_way", "release"]
 
 SLICE_NS: Final = 500_000
 """Length of a slice: 0.5 ms, a tenth of the interpreter's default switch interval."""
@@ -55,6 +58,18 @@ def give_way() -> None:
     slices = _here.slices
     if slices is not None:
         slices.step()
+
+
+def release(items: list[Any]) -> None:
+    """
+    Remove all items from a list, and give way in between.
+
+    Args:
+        items: The list, to whose items nothing else should refer: they are freed one by one.
+    """
+    while items:
+        items.pop()
+        give_way()
 
 
 class Slices:

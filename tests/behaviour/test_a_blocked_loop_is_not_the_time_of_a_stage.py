@@ -92,6 +92,7 @@ def _together(block_ms: float, at_once: int) -> tuple[RequestRecord, ...]:
     return asyncio.run(main())
 
 
+@pytest.mark.alone
 def test_a_block_by_another_task_is_not_the_stages_time() -> None:
     """It is ``event_loop`` of the stage and of its request; both report the stage's own time."""
     records = when_still(lambda: _delayed(_BLOCK_MS))
@@ -105,6 +106,7 @@ def test_a_block_by_another_task_is_not_the_stages_time() -> None:
     assert own == {"retrieve", "event_loop", "unattributed"}
 
 
+@pytest.mark.alone
 def test_requests_that_wait_together_are_delayed_by_each_other() -> None:
     """They are ready in the same turn of the loop, before the timer is late."""
     records = when_still(lambda: _together(_BLOCK_MS, at_once=3))
@@ -115,6 +117,7 @@ def test_requests_that_wait_together_are_delayed_by_each_other() -> None:
     assert 1.4 * _BLOCK_MS - 15 <= retrieve["event_loop"] <= 1.5 * _BLOCK_MS + 5
 
 
+@pytest.mark.alone
 def test_a_stage_that_blocks_the_loop_itself_has_all_of_its_time() -> None:
     """Also if several such stages follow each other immediately."""
     records = when_still(lambda: _together(_BLOCK_MS, at_once=3))

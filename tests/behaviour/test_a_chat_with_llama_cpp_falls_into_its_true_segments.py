@@ -366,7 +366,7 @@ def _launches(server: LlamaServer, logged_before: int, wanted: Sequence[Timing])
 def alone(server: LlamaServer, send: Send) -> Load:
     """Fifty chats, one at a time."""
     prompts = [f"{index}: tell me about rivers." for index in range(50)]
-    return _run(server, send, [_request(each) | {"max_tokens": 8} for each in prompts], 1)
+    return _run(server, send, [_request(each) | {"max_tokens": 4} for each in prompts], 1)
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +376,7 @@ def crowded(server: LlamaServer, send: Send) -> Load:
     prompts = [
         f"{index}: tell me about {words if index % 5 == 3 else 'rivers'}." for index in range(56)
     ]
-    return _run(server, send, [_request(each) | {"max_tokens": 8} for each in prompts], CLIENTS)
+    return _run(server, send, [_request(each) | {"max_tokens": 4} for each in prompts], CLIENTS)
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +386,7 @@ def whole(server: LlamaServer, send: Send) -> Load:
         server,
         send,
         [
-            _request(f"{index}: tell me about tea.", streamed=False) | {"max_tokens": 8}
+            _request(f"{index}: tell me about tea.", streamed=False) | {"max_tokens": 4}
             for index in range(30)
         ],
         1,
@@ -661,7 +661,7 @@ def test_an_unstreamed_response_is_divided_by_the_servers_times(whole: Load) -> 
 
 def test_the_servers_times_are_present_without_usage(server: LlamaServer, send: Send) -> None:
     """The server's times need not be requested; only the token counts are missing."""
-    asked = _request("What is salt?", usage=False) | {"max_tokens": 8}
+    asked = _request("What is salt?", usage=False) | {"max_tokens": 4}
     with capture() as captured:
         send([asked], 1)
 

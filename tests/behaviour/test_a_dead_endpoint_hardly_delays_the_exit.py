@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final, Literal
 
 import pytest
@@ -119,16 +121,24 @@ def closed() -> Generator[Dead]:
 
 
 WAYS: Final = {
-    "end": ("pass", None, 0),
+    "end": ("sys.stdin.read()", None, 0),
     "SIGTERM": ("os.read(os.pipe()[0], 1)", signal.SIGTERM, -signal.SIGTERM),
     "Ctrl-C": ("os.read(os.pipe()[0], 1)", signal.SIGINT, -signal.SIGINT),
 }
 
+Protocol = Literal["http/protobuf", "grpc"]
+Delay = tuple[float, str]
+"""Time from the end of a program to that of its process, in seconds, and its messages."""
 
-def delay_s(
-    dead: Dead, way: str, protocol: Literal["http/protobuf", "grpc"] = "http/protobuf"
-) -> tuple[float, str]:
-    """Return the time from the end of a program to that of its process, and its messages."""
+
+def delay_of(
+    dead: Dead,
+    way: str,
+    protocol: Protocol = "http/protobuf",
+    *,
+    await_others: Callable[[], object] = lambda: None,
+) -> Delay:
+    """Run a program that ends after ``await_others`` has returned."""
     waits, number, status = WAYS[way]
     ours = ("OTEL_", "LATSPAN_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -139,6 +149,7 @@ def delay_s(
             "LATSPAN_ENDPOINT": f"http://127.0.0.1:{dead.port}",
             "LATSPAN_PROTOCOL": protocol,
         },
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -146,9 +157,11 @@ def delay_s(
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
+            await_others()
             began_s = time.time()
             if number is not None:
                 process.send_signal(number)
+            # This closes its standard input.
             out, errors = process.communicate(timeout=DEADLINE_S)
             ended_s = time.time()
         finally:
@@ -158,15 +171,39 @@ def delay_s(
     return ended_s - (float(out) if out.strip() else began_s), errors
 
 
+ENDPOINTS: Final = {"closed": closed, "silent": silent, "unroutable": unroutable}
+CASES: Final[tuple[tuple[str, str, Protocol], ...]] = (
+    *product(ENDPOINTS, WAYS, ("http/protobuf",)),
+    *product(ENDPOINTS, ("end",), ("grpc",)),
+)
+
+
+def all_delays() -> dict[tuple[str, str, Protocol], Delay]:
+    with ExitStack() as stack:
+        dead = {name: stack.enter_context(opened()) for name, opened in ENDPOINTS.items()}
+        all_ready = threading.Barrier(len(CASES), timeout=DEADLINE_S)
+        threads = stack.enter_context(ThreadPoolExecutor(len(CASES)))
+        running = {
+            case: threads.submit(delay_of, dead[case[0]], *case[1:], await_others=all_ready.wait)
+            for case in CASES
+        }
+        return {case: delay.result() for case, delay in running.items()}
+
+
+@pytest.fixture(scope="module")
+def delays() -> dict[tuple[str, str, Protocol], Delay]:
+    """Delays of programs that end at the same time, because most of a delay is waiting."""
+    return when_still(all_delays)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("endpoint", [closed, silent, unroutable])
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_a_dead_endpoint_delays_the_exit_by_two_seconds_at_most(
-    endpoint: Callable[[], AbstractContextManager[Dead]], way: str
+    endpoint: str, way: str, delays: dict[tuple[str, str, Protocol], Delay]
 ) -> None:
     """However the process ends; one line counts what was lost."""
-    with endpoint() as dead:
-        took_s, errors = when_still(lambda: delay_s(dead, way))
+    took_s, errors = delays[endpoint, way, "http/protobuf"]
 
     assert took_s < CEILING_S
     lost = "Dropped 1 spans that could not be exported before shutdown"
@@ -174,13 +211,12 @@ def test_a_dead_endpoint_delays_the_exit_by_two_seconds_at_most(
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("endpoint", [closed, silent, unroutable])
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_a_dead_endpoint_delays_an_export_over_grpc_as_little(
-    endpoint: Callable[[], AbstractContextManager[Dead]],
+    endpoint: str, delays: dict[tuple[str, str, Protocol], Delay]
 ) -> None:
     """Its exporter has a retry loop of its own."""
-    with endpoint() as dead:
-        took_s, errors = when_still(lambda: delay_s(dead, "end", "grpc"))
+    took_s, errors = delays[endpoint, "end", "grpc"]
 
     assert took_s < CEILING_S
     assert "Dropped 1 spans that could not be exported before shutdown" in errors
@@ -190,7 +226,7 @@ def test_a_dead_endpoint_delays_an_export_over_grpc_as_little(
 def test_a_receiver_that_was_never_reached_gets_one_attempt(way: str) -> None:
     """The exporter opens a second connection at once if the first one was closed."""
     with resetting() as dead:
-        delay_s(dead, way)
+        delay_of(dead, way)
 
     assert len(dead.attempts) <= 2 * SIGNALS
 
@@ -198,6 +234,6 @@ def test_a_receiver_that_was_never_reached_gets_one_attempt(way: str) -> None:
 def test_a_silent_receiver_gets_one_attempt() -> None:
     """It may have received the data, and would receive it twice."""
     with refusing("http/protobuf", Refusal(None)) as receiver:
-        delay_s(Dead(int(receiver.url.rpartition(":")[2])), "end")
+        delay_of(Dead(int(receiver.url.rpartition(":")[2])), "end")
 
     assert (len(receiver.asked), len(receiver.asked_metrics)) == (1, 1)

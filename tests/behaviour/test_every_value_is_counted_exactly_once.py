@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
 
+import pytest
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     ExponentialHistogramDataPoint,
@@ -80,6 +81,7 @@ def records_of(writer: int) -> Iterator[RequestRecord]:
         )
 
 
+@pytest.mark.repetitive
 def test_concurrent_threads_and_tasks_neither_lose_nor_duplicate_values(tmp_path: Path) -> None:
     """The totals, the delta exports and the log contain exactly the recorded values."""
     recorder, backend = Recorder(SystemClock()), Backend()

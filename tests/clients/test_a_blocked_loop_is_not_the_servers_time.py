@@ -19,8 +19,8 @@ from tests.conftest import Measured
 from tests.support.stillness import when_still
 
 _CALLS: Final = 50
-_BLOCK_MS: Final = 120
-_PREFILL_MS: Final = 60
+_BLOCK_MS: Final = 60
+_PREFILL_MS: Final = 30
 _SCRIPT: Final = Script.chat(tokens=3, prefill_ms=_PREFILL_MS, gap_ms=1, flavor="plain")
 _ASKED: Final[dict[str, Any]] = {"model": "m", "messages": MESSAGES, "stream": True}
 
@@ -84,8 +84,8 @@ class _Seen(NamedTuple):
         ]
 
 
-def _calls(client: _Client, *, block_ms: float, latest_ms: float) -> _Seen:
-    """Make calls one after the other, each with a block that begins up to ``latest_ms`` later."""
+def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int = 1) -> _Seen:
+    """Make some calls at a time, with one block that begins up to ``latest_ms`` later."""
     moments = random.Random(1)  # noqa: S311 - the same moments each run
     blocked_ms: list[float] = []
 
@@ -98,10 +98,10 @@ def _calls(client: _Client, *, block_ms: float, latest_ms: float) -> _Seen:
 
     async def main(url: str) -> tuple[RequestRecord, ...]:
         async with client(url) as chat:
-            await chat()
+            await asyncio.gather(*(chat() for _ in range(at_once)))
             with capture() as seen:
-                for _ in range(_CALLS):
-                    await asyncio.gather(chat(), rerank())
+                for _ in range(_CALLS // at_once):
+                    await asyncio.gather(*(chat() for _ in range(at_once)), rerank())
                 return seen.records
 
     with ScriptedServer(_SCRIPT) as server:
@@ -116,7 +116,7 @@ def test_a_block_is_a_segment_of_the_calls_that_it_delays(
     client: _Client, latest_ms: float, measured: Measured
 ) -> None:
     """Each block begins before the server answers, and ends after it."""
-    seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms))
+    seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms, at_once=2))
 
     assert len(seen.times_ms("event_loop")) == _CALLS
     measured("event_loop", seen.times_ms("event_loop"))
@@ -185,6 +185,7 @@ def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
         return _Seen(asyncio.run(main(server.base_url)), [])
 
 
+@pytest.mark.alone
 def test_a_block_before_the_first_attempt_is_not_the_calls_own_time() -> None:
     """The SDK awaits a thread in the first call of a client, while another task computes."""
     seen = when_still(lambda: _first_calls(block_ms=_BLOCK_MS, own_ms=0))
@@ -193,6 +194,7 @@ def test_a_block_before_the_first_attempt_is_not_the_calls_own_time() -> None:
     assert median(seen.times_ms("prepare")) < 40
 
 
+@pytest.mark.alone
 def test_own_work_before_the_first_attempt_is_the_calls() -> None:
     """It blocks the loop too, and is ``prepare`` because the call does not wait in it."""
     seen = when_still(lambda: _first_calls(block_ms=0, own_ms=_BLOCK_MS))

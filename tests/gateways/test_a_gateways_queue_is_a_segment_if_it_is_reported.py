@@ -17,7 +17,7 @@ from tests.gateways.conftest import MODEL
 
 CLIENTS: Final = 4
 PROMPTS: Final = [f"{number}: tell me about rivers." for number in range(52)]
-TOKENS: Final = 6
+TOKENS: Final = 3
 MS: Final = 1_000_000
 
 RESOLUTION_MS: Final = 1.0
@@ -113,7 +113,7 @@ def test_without_it_the_wait_for_llama_cpps_headers_is_called_its_queue(
         assert source_of(each.record, "prefill") == "server_reported"
 
 
-PLAIN: Final = Script.chat(tokens=TOKENS, prefill_ms=40, gap_ms=5, flavor="plain")
+PLAIN: Final = Script.chat(tokens=TOKENS, prefill_ms=30, gap_ms=5, flavor="plain")
 """Of a server that sends its headers at once and says nothing of its time."""
 
 

@@ -45,6 +45,7 @@ __all__ = [
 
 _LAST: Final = "the last one"
 _DEADLINE_S: Final = 30.0
+_POLL_S: Final = 0.005
 
 Attributes = dict[str, str | bool | int | float | tuple[str, ...]]
 
@@ -191,6 +192,8 @@ def await_listener(port: int, host: str = "127.0.0.1") -> None:
         with suppress(ConnectionRefusedError), socket.create_connection((host, port)):
             return
         assert time.monotonic() < deadline, f"nobody listens on port {port}"
+        # Without a pause, this thread takes a processor that the program needs to start.
+        time.sleep(_POLL_S)
 
 
 def attributes_of(attributes: Iterable[KeyValue]) -> Attributes:

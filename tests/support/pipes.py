@@ -13,6 +13,7 @@ from typing import Final
 __all__ = ["all_at_once", "pipes_in"]
 
 _DEADLINE_S: Final = 30.0
+_POLL_S: Final = 0.005
 
 
 def pipes_in(folder: Path, count: int) -> list[Path]:
@@ -48,3 +49,5 @@ def _opened_with_a_reader(pipe: Path) -> int:
             if error.errno != errno.ENXIO:
                 raise
         assert time.monotonic() < deadline, f"nobody reads {pipe}"
+        # Without a pause, this thread takes a processor that the reader needs.
+        time.sleep(_POLL_S)

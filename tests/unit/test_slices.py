@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from latspan._export import PeriodicExport
 from latspan._recording import Recorder, Snapshot
 from latspan._sdk._worker import Worker
-from latspan._slices import SLICE_NS, PacedList, Slices, give_way
+from latspan._slices import SLICE_NS, PacedList, Slices, give_way, release
+from latspan.histogram import Histogram
 from latspan.testing import ManualClock
 from support.records import RECORD
 
@@ -137,6 +141,7 @@ def test_the_export_thread_works_in_slices() -> None:
 
     class Exporter:
         local = True
+        lost = 0
 
         def send(self, interval: Snapshot, *, last: bool) -> bool:  # noqa: ARG002
             before = len(paused.pauses)
@@ -154,3 +159,42 @@ def test_the_export_thread_works_in_slices() -> None:
     assert export.shutdown(30)
 
     assert seen == [1, 0]
+
+
+class Held:
+    """Object that a weak reference can observe."""
+
+
+def test_released_objects_are_freed_one_by_one() -> None:
+    """The thread pauses between two of them, not after all of them."""
+    items = [Held() for _ in range(3)]
+    observed = [weakref.ref(item) for item in items]
+    left: list[int] = []
+    slices = Slices(0, pause=lambda _: left.append(sum(each() is not None for each in observed)))
+
+    with slices.here():
+        release(items)
+
+    assert left == [2, 1, 0]
+    assert items == []
+
+
+def test_the_series_of_an_interval_are_freed_in_slices() -> None:
+    """Neither the export thread nor the recorder frees all of them in one step."""
+    recorder = Recorder(ManualClock())
+    held: list[int] = []
+    slices = Slices(
+        0, pause=lambda _: held.append(sum(type(each) is Histogram for each in gc.get_objects()))
+    )
+    gc.freeze()  # So that the number of objects to look at is small.
+    export = PeriodicExport(recorder, [], before=give_way, interval_s=3600, slices=slices)
+    try:
+        for _ in range(3):
+            recorder.record(RECORD)
+            assert export.force_flush(30)
+        export.shutdown(30)
+    finally:
+        gc.unfreeze()
+
+    assert max(held) > len(recorder.totals().series) > 1
+    assert max(before - after for before, after in pairwise(held)) == 1

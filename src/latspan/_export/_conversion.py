@@ -23,6 +23,7 @@ from latspan._export._exponential import (
     extended,
 )
 from latspan._recording import Series, SeriesKey
+from latspan._slices import give_way
 from latspan.histogram import Histogram
 
 __all__ = ["Conversion", "KeptConversion"]
@@ -131,8 +132,10 @@ class KeptConversion(Conversion):
 
     def forget_all_but(self, keys: Mapping[SeriesKey, Series]) -> None:
         """Forget the series that are no longer exported."""
-        for key in [key for key in self._kept if key not in keys]:
-            del self._kept[key]
+        for key in list(self._kept):
+            if key not in keys:
+                del self._kept[key]
+            give_way()
         self._interval = {}
 
     def _keep(

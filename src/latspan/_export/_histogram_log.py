@@ -32,6 +32,7 @@ class HistogramLogs:
     """
 
     local = True
+    lost = 0
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import requests
 
 from latspan import _shown
+from latspan._slices import give_way
 
 __all__ = ["PASSING_STATUSES", "TOO_LARGE", "HttpSession", "http_session"]
 
@@ -42,6 +43,9 @@ class HttpSession(requests.Session):
     The SDK's exporter only returns whether a request succeeded, not why it failed. This session
     also keeps its own ``verify`` setting: in a plain ``requests.Session``, ``REQUESTS_CA_BUNDLE``
     and ``CURL_CA_BUNDLE`` take precedence over the certificate that its creator set.
+
+    A request takes more than a millisecond in requests and urllib3, so the session gives way
+    between their steps.
     """
 
     def __init__(self) -> None:
@@ -57,6 +61,13 @@ class HttpSession(requests.Session):
         self.body = b""
         """Body of the last response."""
 
+    def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
+        """Prepare a request."""
+        give_way()
+        prepared = super().prepare_request(request)
+        give_way()
+        return prepared
+
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """
         Send a request and record the response.
@@ -66,7 +77,9 @@ class HttpSession(requests.Session):
         """
         self.forget()
         self.tried = True
+        give_way()
         response = super().send(request, **options)
+        give_way()
         self._status = response.status_code
         self._retry_after = response.headers.get("Retry-After")
         self.body = response.content

@@ -25,7 +25,7 @@ from latspan._export._export_errors import ExportErrors
 from latspan._export._last_export import LastExport
 from latspan._log import logger
 from latspan._recording import Recorder, Snapshot
-from latspan._slices import Slices
+from latspan._slices import Slices, release
 from latspan._units import from_unit
 from latspan.errors import ConfigError, LatspanError
 
@@ -49,6 +49,11 @@ class IntervalExporter(Protocol):
     """
 
     local: bool
+
+    @property
+    def lost(self) -> int:
+        """Number of items that are lost since the start; later intervals do not contain them."""
+        ...
 
     def send(self, interval: Snapshot, *, last: bool) -> bool:
         """
@@ -123,6 +128,7 @@ class PeriodicExport:
         self._requested = 0
         self._done = 0
         self._exported = True
+        self._lost_at_flush = self._lost()
         self._stopping = False
         self._finished = False
         # Held while local exporters receive an interval: by the export thread or, after the timeout
@@ -143,7 +149,8 @@ class PeriodicExport:
             timeout_s: Longest time to wait, in seconds.
 
         Returns:
-            Whether they were exported in time; ``False`` after :meth:`shutdown`.
+            Whether they were exported in time, and nothing was lost since the last flush; ``False``
+            after :meth:`shutdown`.
         """
         with self._condition:
             if self._stopping or not self._thread.is_alive():
@@ -211,8 +218,16 @@ class PeriodicExport:
                 requested, stopping = self._requested, self._stopping
             exported = self._guarded(self, partial(self._export, last=stopping)) or False
             with self._condition:
+                if requested > self._done:
+                    # A loss in an earlier export, which no caller waited for, counts too.
+                    lost = self._lost()
+                    exported = exported and lost == self._lost_at_flush
+                    self._lost_at_flush = lost
                 self._done, self._exported = requested, exported
                 self._condition.notify_all()
+
+    def _lost(self) -> int:
+        return sum(exporter.lost for exporter in self._exporters)
 
     def _export(self, *, last: bool) -> bool:
         self._before()
@@ -226,6 +241,9 @@ class PeriodicExport:
             self._deliveries.arrived()
         if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
+        values = list(interval.series.values())
+        del interval
+        release(values)
         return saved and sent
 
     def _send(

@@ -62,6 +62,12 @@ class MetricsPart:
     keys: tuple[SeriesKey, ...]
     has_about: bool
 
+    def points(self) -> list[Any]:
+        """Return all data points in the message."""
+        [resource_metrics] = self.data.resource_metrics
+        [scope_metrics] = resource_metrics.scope_metrics
+        return [point for metric in scope_metrics.metrics for point in metric.data.data_points]
+
 
 def metrics_parts(
     snapshot: Snapshot,
@@ -110,12 +116,11 @@ def metrics_parts(
         )
         size = largest_size(point)
         if part.keys and part.size + size > room:
-            yield part.finished(resource, temporality)
-            part = _Part([])
+            yield part.taken(resource, temporality)
         part.add(form, key, point, size)
         give_way()
     if part.keys or any(isinstance(metric.data, Sum) for metric in part.about):
-        yield part.finished(resource, temporality)
+        yield part.taken(resource, temporality)
 
 
 def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
@@ -144,7 +149,8 @@ class _Part:
         self.points.setdefault(form, []).append(point)
         self.size += size
 
-    def finished(self, resource: Resource, temporality: AggregationTemporality) -> MetricsPart:
+    def taken(self, resource: Resource, temporality: AggregationTemporality) -> MetricsPart:
+        """Return the message and begin the next one, so that only the message has the points."""
         metrics = [
             Metric(
                 form.name,
@@ -158,4 +164,6 @@ class _Part:
         ]
         scope_metrics = ScopeMetrics(SCOPE, [*metrics, *self.about], semconv.SCHEMA_URL)
         data = MetricsData([ResourceMetrics(resource, [scope_metrics], resource.schema_url)])
-        return MetricsPart(data, tuple(self.keys), bool(self.about))
+        part = MetricsPart(data, tuple(self.keys), bool(self.about))
+        self.about, self.keys, self.points, self.size = [], [], {}, 0
+        return part

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
+from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.sdk.metrics.export import (
     Buckets,
@@ -31,7 +33,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from latspan._export._protobuf import field, varint
-from latspan._slices import PacedList
+from latspan._slices import PacedList, give_way
 
 __all__ = ["EncodedMetrics", "metrics_encoder"]
 
@@ -101,6 +103,7 @@ class EncodedMetrics:
         pieces = [scope.SerializeToString()]
         for place, metric in enumerate(scope_metrics.metrics):
             pieces += field(_METRICS, self._serialized(place, metric))
+            give_way()
         pieces = [resource.SerializeToString(), *field(_SCOPE_METRICS, pieces)]
         return b"".join(field(_RESOURCE_METRICS, pieces))
 
@@ -148,11 +151,13 @@ def metrics_encoder(encode_with_the_sdk: _Encode) -> Callable[[MetricsData], Enc
         envelope = encode_with_the_sdk(
             MetricsData([replace(resource_metrics, scope_metrics=[named])])
         )
+        give_way()
         messages = envelope.resource_metrics[0].scope_metrics[0].metrics
         histograms: dict[int, _Points] = {}
         for place, metric in enumerate(scope_metrics.metrics):
             if isinstance(metric.data, (ExponentialHistogram, Histogram)):
                 histograms[place] = _add_points(messages[place], metric.data)
+            give_way()
         return EncodedMetrics(envelope, histograms)
 
     return encode
@@ -198,13 +203,16 @@ def _encoded(point: ExponentialHistogramDataPoint | HistogramDataPoint) -> list[
     message.sum = point.sum
     message.min = point.min
     message.max = point.max
-    _add_attributes(message.attributes, point.attributes or {})
+    tag = _TAGS_OF_ATTRIBUTES[type(message)]
+    attributes: Mapping[str, Any] = point.attributes or {}
+    pieces += [_attribute(tag, *item) for item in attributes.items()]
     for exemplar in point.exemplars:
         shown = message.exemplars.add(time_unix_nano=exemplar.time_unix_nano)
         if exemplar.span_id is not None and exemplar.trace_id is not None:
             shown.span_id = exemplar.span_id.to_bytes(8, "big")
             shown.trace_id = exemplar.trace_id.to_bytes(16, "big")
-        _add_attributes(shown.filtered_attributes, exemplar.filtered_attributes or {})
+        for item in (exemplar.filtered_attributes or {}).items():
+            _set_attribute(shown.filtered_attributes.add(), *item)
         if isinstance(exemplar.value, int):
             shown.as_int = exemplar.value
         else:
@@ -223,14 +231,28 @@ def _buckets(tag: bytes, buckets: Buckets) -> list[bytes]:
     return field(tag, [offset.SerializeToString(), *field(_BUCKET_COUNTS, [counts])])
 
 
-def _add_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
-    for key, value in attributes.items():
-        encoded = message.add(key=key).value
-        if isinstance(value, str):
-            encoded.string_value = value
-        elif isinstance(value, bool):
-            encoded.bool_value = value
-        elif isinstance(value, int):
-            encoded.int_value = value
-        else:
-            encoded.double_value = value
+_TAGS_OF_ATTRIBUTES: Final = {
+    metrics_pb2.ExponentialHistogramDataPoint: b"\x0a",
+    metrics_pb2.HistogramDataPoint: b"\x4a",
+}
+"""Tag of the field with the attributes of a data point."""
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _attribute(tag: bytes, key: str, value: Any) -> bytes:
+    """Return an attribute as a field; series share most of their attributes."""
+    message = common_pb2.KeyValue()
+    _set_attribute(message, key, value)
+    return b"".join(field(tag, [message.SerializeToString()]))
+
+
+def _set_attribute(message: common_pb2.KeyValue, key: str, value: Any) -> None:
+    message.key = key
+    if isinstance(value, str):
+        message.value.string_value = value
+    elif isinstance(value, bool):
+        message.value.bool_value = value
+    elif isinstance(value, int):
+        message.value.int_value = value
+    else:
+        message.value.double_value = value

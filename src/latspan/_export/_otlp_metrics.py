@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +23,7 @@ from latspan._export._pending import Unsent
 from latspan._export._self_metrics import About, SelfMetric, refused
 from latspan._export._sending import Sending
 from latspan._recording import Exemplar, Recorder, SeriesKey, Snapshot
+from latspan._slices import give_way, release
 
 if TYPE_CHECKING:
     from latspan._export._http_session import HttpSession
@@ -119,9 +120,10 @@ class OtlpMetrics:
         cumulative = self._temporality is AggregationTemporality.CUMULATIVE
         snapshot = self._recorder.totals() if cumulative else self._unsent.joined_by(interval)
         if self._exemplars:
-            self._waiting |= {
-                key: series.exemplars for key, series in interval.series.items() if series.exemplars
-            }
+            for key, series in interval.series.items():
+                if series.exemplars:
+                    self._waiting[key] = series.exemplars
+                give_way()
         if not last and not self._back_off.is_over(only_requested=True):
             return False
         refused_before = self._refused
@@ -130,11 +132,7 @@ class OtlpMetrics:
             snapshot,
             resource=self._resource(),
             temporality=self._temporality,
-            exemplars={
-                key: _since(snapshot.series[key].start_epoch_ns, exemplars)
-                for key, exemplars in self._waiting.items()
-                if key in snapshot.series
-            },
+            exemplars=self._exemplars_of(snapshot),
             about=self._about.metrics(snapshot.end_epoch_ns),
             conversion=self._conversion,
         ):
@@ -149,10 +147,33 @@ class OtlpMetrics:
             self._unsent.delivered(part.keys)
             for key in part.keys:
                 self._waiting.pop(key, None)
+            points = part.points()
+            del part
+            release(points)
         self._unsent.all_delivered()
         self._waiting.clear()
         self._conversion.forget_all_but(snapshot.series)
         return self._refused == refused_before
+
+    @property
+    def lost(self) -> int:
+        """
+        Number of data points that the receiver refused permanently under delta temporality.
+
+        Under cumulative temporality, later data points contain the refused values.
+        """
+        is_delta = self._temporality is AggregationTemporality.DELTA
+        return self._refused if is_delta else 0
+
+    def _exemplars_of(self, snapshot: Snapshot) -> Mapping[SeriesKey, Sequence[Exemplar]]:
+        """Return the exemplars to send with the series of a snapshot."""
+        chosen: dict[SeriesKey, Sequence[Exemplar]] = {}
+        for key, exemplars in self._waiting.items():
+            series = snapshot.series.get(key)
+            if series is not None:
+                chosen[key] = _since(series.start_epoch_ns, exemplars)
+            give_way()
+        return chosen
 
     def _accepted(self, data: MetricsData) -> bool:
         result = self._exporter.export(data, timeout_millis=self._timeout_ms)

@@ -75,6 +75,11 @@ class OtlpPayloads:
         self._unsent.all_delivered()
         return self._refused == refused_before
 
+    @property
+    def lost(self) -> int:
+        """Number of payloads that the receiver refused permanently."""
+        return self._refused
+
     def _accepted(self, records: Sequence[ReadableLogRecord]) -> bool:
         return self._exporter.export(records) is LogRecordExportResult.SUCCESS
 

@@ -51,6 +51,8 @@ _EXPORTED_NAMES: Final = tuple(
 )
 """Exported name of each attribute of a series, in the order of the fields; ``None`` for others."""
 
+_NO_BUCKETS: Final = Buckets(0, ())
+
 _FIXED_BYTES: Final = 160
 _EXEMPLAR_BYTES: Final = 64
 
@@ -134,7 +136,7 @@ def data_point(
         scale=buckets.scale,
         zero_count=buckets.zero_count,
         positive=Buckets(buckets.offset, buckets.counts),
-        negative=Buckets(0, ()),
+        negative=_NO_BUCKETS,
         flags=0,
         **common,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from latspan._export._export_errors import Delivery, ExportErrors
 from latspan._export._last_export import LastExport
 from latspan._log import logger
+from latspan._slices import give_way
 
 if TYPE_CHECKING:
     from latspan._export._http_session import HttpSession
@@ -81,6 +82,7 @@ class Sending:
             export: Function that passes the message to the exporter and returns whether the
                 receiver accepted it.
         """
+        give_way()
         response = self._answer_to(export)
         self._deliveries.count(accepted=response.taken)
         if response.taken:

@@ -275,7 +275,7 @@ def _switch_off(point: EntryPoint) -> None:
 
 def _switch_on_when_imported(point: EntryPoint) -> None:
     """Await the library that the integration's name ends with, if it is installed."""
-    from latspan._instrument._patching import when_imported
+    from latspan._instrument._import_hooks import when_imported
 
     library = point.name.removeprefix(_PREFIX)
 
@@ -292,7 +292,7 @@ def _switch_on_when_imported(point: EntryPoint) -> None:
 def _stop_awaiting(point: EntryPoint) -> None:
     switch_on = _awaited.pop(point.name, None)
     if switch_on is not None:
-        from latspan._instrument._patching import stop_awaiting
+        from latspan._instrument._import_hooks import stop_awaiting
 
         stop_awaiting(point.name.removeprefix(_PREFIX), switch_on)
 

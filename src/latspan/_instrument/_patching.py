@@ -1,31 +1,20 @@
 """
-Patches that can be removed exactly. No other module imports wrapt.
+Patches that can be removed exactly.
 
 A method is replaced by a plain function, like the original: each access to it returns the same
 function, which is not the case with a descriptor such as ``wrapt.FunctionWrapper``. wrapt is used
-for two things: to unwrap the wrappers of other instrumentations, which patch with it, and for its
-post-import hooks. Patches are undone in reverse order, because a later patch may wrap an earlier
-one. After that, every class must have the identical objects that it had before, and must not itself
-have an attribute that it inherited before.
-
-**Post-import hooks.** A hook runs on the thread that imports the module, under the module's import
-lock, after the module's own code. If the hook raises an exception, the import raises it. wrapt
-calls a hook at once if the module is in ``sys.modules``, but a module is in it from the first
-moment of its import. So :func:`when_imported` first takes the module's import lock: then the module
-is either imported completely, or no other thread has begun to import it. A hook may call
-:func:`when_imported` for another module of the same library. The function then does not take that
-module's lock, because another thread may hold the lock and wait for the module of the hook.
+only to unwrap the wrappers of other instrumentations, which patch with it. Patches are undone in
+reverse order, because a later patch may wrap an earlier one. After that, every class must have the
+identical objects that it had before, and must not itself have an attribute that it inherited
+before.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import sys
-import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MethodType, ModuleType
 from typing import Any
@@ -33,9 +22,10 @@ from typing import Any
 import wrapt
 
 from latspan._instrument._coroutines import as_coroutine_function
+from latspan._instrument._import_hooks import stop_awaiting, when_imported
 from latspan.errors import InstrumentationError
 
-__all__ = ["Patches", "Wrapper", "stop_awaiting", "when_imported"]
+__all__ = ["Patches", "Wrapper"]
 
 _ABSENT = object()
 
@@ -243,75 +233,6 @@ class Patches:
         # Only the class's own attribute is restored; an inherited one must not become its own.
         self._changes.append(_Change(owner, name, value, vars(owner).get(name, _ABSENT)))
         setattr(owner, name, value)
-
-
-_awaiting: dict[str, list[Callable[[], None]]] = {}
-"""Functions to call when a module has been imported. Changed under the module's import lock."""
-
-_hooked: set[str] = set()
-"""Modules that have a hook of latspan at wrapt: wrapt cannot remove a hook."""
-
-_running = threading.local()
-"""Whether this thread runs a post-import hook of latspan."""
-
-
-def when_imported(module: str, call: Callable[[], None]) -> None:
-    """
-    Call ``call`` once when ``module`` has been imported, immediately if it has been already.
-
-    If another thread is importing the module, this function waits for the end of that import.
-
-    Args:
-        module: Name of the module.
-        call: Must not raise, or the import would raise too.
-    """
-    with _import_lock_of(module):
-        is_imported = sys.modules.get(module) is not None
-        if not is_imported:
-            _awaiting.setdefault(module, []).append(call)
-            if module not in _hooked:
-                _hooked.add(module)
-                # wrapt has no types for hooks.
-                wrapt.register_post_import_hook(_imported, module)  # pyright: ignore[reportUnknownMemberType]
-    if is_imported:
-        call()
-
-
-def stop_awaiting(module: str, call: Callable[[], None]) -> None:
-    """Forget ``call``, which was passed to :func:`when_imported`, if it was not called yet."""
-    with suppress(KeyError, ValueError):
-        _awaiting[module].remove(call)
-
-
-def _imported(module: ModuleType) -> None:
-    """Call what has waited for ``module``; wrapt calls this after the module's own code."""
-    name = module.__name__
-    _hooked.discard(name)
-    outer: bool = getattr(_running, "hook", False)
-    _running.hook = True
-    try:
-        for call in _awaiting.pop(name, ()):
-            call()
-    finally:
-        _running.hook = outer
-
-
-@contextmanager
-def _import_lock_of(module: str) -> Generator[None]:
-    """
-    Hold the lock that Python holds while it imports ``module``.
-
-    The lock is not part of Python's documented interface. Without it, a module that another thread
-    is importing at this moment may stay without patches.
-    """
-    bootstrap: Any = getattr(importlib, "_bootstrap", None)
-    lock_of = getattr(bootstrap, "_ModuleLockManager", None)
-    with ExitStack() as held:
-        if lock_of is not None and not getattr(_running, "hook", False):
-            # The error is a deadlock: the importing thread waits for this one.
-            with suppress(RuntimeError):
-                held.enter_context(lock_of(module))
-        yield
 
 
 def _exists(module: str) -> bool:

@@ -44,7 +44,7 @@ from latspan._recording._interval import Interval
 from latspan._recording._record import RequestRecord
 from latspan._recording._series import Series, SeriesKey, Subject, add_series
 from latspan._recording._snapshot import Snapshot
-from latspan._slices import give_way
+from latspan._slices import give_way, release
 
 __all__ = ["DRAIN_THRESHOLD", "SERIES_LIMIT", "Recorder", "Tally"]
 
@@ -302,12 +302,15 @@ class Recorder:
 
         The sum is computed without the lock, and again if another sum was published meanwhile.
         """
+        replaced: list[Series] = []
         while over in self._swapped:
             before = self._totals
             totals = dict(before)
             rejected = clamped = 0
             overflowed: Counter[str] = Counter()
             for key, series in counted.items():
+                if key in before:
+                    replaced.append(before[key])
                 add_series(totals, key, series)
                 histogram = series.histogram
                 rejected += histogram.rejected
@@ -322,6 +325,10 @@ class Recorder:
                     self._rejected += rejected
                     self._clamped += clamped
                     self._overflowed += overflowed
+            # Only `replaced` refers to the replaced series from here on.
+            del before, totals
+        if not self.is_held_here:
+            release(replaced)
 
     def tally(self) -> Tally:
         """Return the numbers of values that were not recorded unchanged."""

@@ -102,6 +102,13 @@ class DeferredIntervalExporter:
 
     def __init__(self, exporter: DeferredExporter[IntervalExporter]) -> None:
         self._exporter = exporter
+        self._discarded = 0
+
+    @property
+    def lost(self) -> int:
+        """Number of items that are lost: series if the exporter could not be created."""
+        exporter = self._exporter.made()
+        return self._discarded + (0 if exporter is None else exporter.lost)
 
     def send(self, interval: Snapshot, *, last: bool) -> bool:
         """Deliver one interval; return whether everything so far has been delivered."""
@@ -109,7 +116,10 @@ class DeferredIntervalExporter:
             # Nothing was recorded, for example in a program that ends at once: nothing to load for.
             return True
         exporter = self._exporter.load()
-        return exporter is not None and exporter.send(interval, last=last)
+        if exporter is None:
+            self._discarded += len(interval.series)
+            return False
+        return exporter.send(interval, last=last)
 
     def shutdown(self, timeout_s: float) -> None:
         """Close connections within ``timeout_s`` seconds."""

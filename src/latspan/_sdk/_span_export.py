@@ -39,6 +39,7 @@ from latspan._log import NOT_EXPORTED, logger
 from latspan._sdk._loading import DeferredExporter
 from latspan._sdk._span_queue import SpanQueue
 from latspan._sdk._worker import Worker
+from latspan._slices import release
 
 if TYPE_CHECKING:
     # The export thread imports the SDK.
@@ -271,9 +272,13 @@ class SpanExport:
                 # dropped one.
                 return True
             response = self._send_batch(batch)
-            if response.smaller and len(batch) > 1:
+            spans = list(batch)
+            del batch
+            count = len(spans)
+            release(spans)
+            if response.smaller and count > 1:
                 continue
-            left -= len(batch)
+            left -= count
             if response.again:
                 return False
         return left <= 0

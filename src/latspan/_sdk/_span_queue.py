@@ -6,7 +6,9 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from latspan._slices import give_way
 
 __all__ = ["SpanQueue"]
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     Sent = ReadableSpan | ReadableLogRecord
+
+
+_TAKEN_AT_ONCE: Final = 32
+"""Number of spans that are taken out before the lock is released and the thread gives way."""
 
 
 def _no_size(_: Sent) -> int:
@@ -88,12 +94,25 @@ class SpanQueue:
             most: Maximum number of spans.
             most_bytes: Maximum size of all of them together; the first is taken whatever its size.
         """
+        taken: list[Sent] = []
+        while len(taken) < most:
+            part = self._take(
+                min(most - len(taken), _TAKEN_AT_ONCE), most_bytes, is_first=not taken
+            )
+            if not part:
+                break
+            most_bytes -= sum(map(self._size_of, part))
+            taken += part
+            give_way()
+        return taken
+
+    def _take(self, most: int, most_bytes: float, *, is_first: bool) -> list[Sent]:
         with self._lock:
             taken: list[Sent] = []
             while self._waiting and len(taken) < most:
                 span = self._waiting.popleft()
                 size = self._size_of(span)
-                if taken and size > most_bytes:
+                if size > most_bytes and not (is_first and not taken):
                     self._waiting.appendleft(span)
                     break
                 self._bytes -= size

@@ -123,6 +123,20 @@ def test_encoded_metrics_equal_those_of_the_sdk(temporality: AggregationTemporal
     assert encode(data).message() == expected
 
 
+@pytest.mark.parametrize("value", ["1", 1, True, 1.0], ids=repr)
+def test_the_type_of_an_attribute_is_kept(value: str | bool | float) -> None:
+    """Encoded attributes are reused, and some of these values are equal."""
+    data = metrics()
+    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+        for point in metric.data.data_points:
+            assert isinstance(point.attributes, dict)
+            point.attributes["own"] = value
+
+    encoded = metrics_encoder(encode_metrics)(data).SerializeToString()
+
+    assert ExportMetricsServiceRequest.FromString(encoded) == encode_metrics(data)
+
+
 def test_own_attributes_are_in_the_encoded_points() -> None:
     """Of latspan's metrics, but not of the metrics of the GenAI conventions."""
     recorder = Recorder(ManualClock())
@@ -172,7 +186,7 @@ def test_the_number_of_encoded_points_is_known_to_an_exporter() -> None:
 
 @pytest.mark.parametrize("count", [1, 64, 200])
 def test_spans_are_encoded_in_parts_that_join_to_the_message_of_the_sdk(count: int) -> None:
-    """No part has more than 64 spans; several resources and scopes stay apart."""
+    """No part has more than 16 spans; several resources and scopes stay apart."""
     sizes: list[int] = []
 
     def encode(batch: Any) -> Any:
@@ -182,7 +196,7 @@ def test_spans_are_encoded_in_parts_that_join_to_the_message_of_the_sdk(count: i
     ended = [*spans(count), *spans(2, Resource({"service.name": "other"}), scope="other")]
     encoded = spans_in_parts(encode)([*ended, *ended])
 
-    assert max(sizes) <= 64
+    assert max(sizes) <= 16
     assert ExportTraceServiceRequest.FromString(encoded.SerializePartialToString()) == (
         encode_spans([*ended, *ended])
     )

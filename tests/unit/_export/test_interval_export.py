@@ -248,6 +248,7 @@ class Shelf:
     """An outlet that takes what it is given, or raises."""
 
     local = False
+    lost = 0
 
     def __init__(self, *, broken: bool = False, raises: type[BaseException] = OSError) -> None:
         self.broken = broken
@@ -280,6 +281,18 @@ def test_one_outlet_that_fails_keeps_nothing_from_the_others(raises: type[BaseEx
 
     assert (flushed, flushed_again) == (False, True)
     assert (first.held, second.held) == ([1, 0], [1, 1, 0])
+
+
+def test_a_flush_reports_a_loss_in_an_earlier_export() -> None:
+    """Once: the flush after it reports what was lost since then."""
+    exporter = Shelf()
+    export = PeriodicExport(Recorder(SystemClock()), [exporter], interval_s=float("inf"))
+    flushed = [export.force_flush()]
+    exporter.lost = 2
+    flushed += [export.force_flush(), export.force_flush()]
+    export.shutdown()
+
+    assert flushed == [True, False, True]
 
 
 def test_each_time_that_an_exporter_begins_to_fail_is_logged(

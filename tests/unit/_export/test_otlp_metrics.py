@@ -152,6 +152,8 @@ def test_what_is_refused_for_good_stops_nothing_that_comes_after(
         *(("a", 2 if whole else 1), ("c", 2 if whole else 1)),
         *((("a", 2), ("b", 2), ("c", 2)) if whole else ()),
     ]
+    # Under cumulative temporality, the third message has the values of the refused ones.
+    assert sending.lost == (0 if whole else 2)
     [reading] = sending.readings()
     assert reading == SelfMetric(
         "latspan.dropped", 2, {"latspan.signal": "data_points", "latspan.reason": "refused"}

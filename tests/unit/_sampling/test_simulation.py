@@ -120,6 +120,7 @@ def test_a_ratio_of_a_twentieth_keeps_all_that_matters(scenario: str, cause: str
         assert (kept.failures, kept.by_chance) == (1.0, 1.0), seed
 
 
+@pytest.mark.repetitive
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("scenario", HARD)
 def test_cases_that_cannot_be_decided_in_time_are_kept_in_part(scenario: str, cause: str) -> None:

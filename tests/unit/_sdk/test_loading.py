@@ -117,6 +117,7 @@ class Destination:
     """An interval exporter that accepts everything."""
 
     local = False
+    lost = 0
 
     def __init__(self) -> None:
         self.sent = 0

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from latspan._sdk._span_queue import SpanQueue
+from latspan._slices import Slices
 
 THREADS = 8
 EACH = 2_000
@@ -73,3 +74,25 @@ def test_concurrent_threads_lose_no_span_uncounted() -> None:
 def spans_of(count: int) -> list[Any]:
     """Return that many distinct objects; the queue does not look into them."""
     return [object() for _ in range(count)]
+
+
+def test_the_queue_is_free_whenever_the_thread_that_takes_spans_pauses() -> None:
+    """Measuring a large batch takes longer than a caller may wait."""
+    queue, spans = SpanQueue(1_000), spans_of(100)
+    queue.put(spans)
+    added: list[Any] = []
+
+    def pause(_: float) -> None:
+        (span,) = spans_of(1)
+        other = threading.Thread(target=queue.put, args=([span],), daemon=True)
+        other.start()
+        other.join(30)
+        assert not other.is_alive()
+        added.append(span)
+
+    with Slices(0, pause=pause).here():
+        taken = queue.take(100)
+
+    assert taken == spans
+    assert len(added) > 1
+    assert queue.take(100) == added

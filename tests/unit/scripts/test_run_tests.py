@@ -115,6 +115,28 @@ def test_any_other():
     assert run(f"{one},{two}", options=("--alone",)) == (0, "5 passed, 0 failed, 0 skipped")
 
 
+def test_a_test_that_no_process_would_run_is_an_error(tmp_path: Path) -> None:
+    """The process for tests that run alone does not import files that seem to have none."""
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    one = suite(tmp_path / "one", PASSES, "def test_hidden(hides):\n    pass\n")
+    hides = "import pytest\n\n@pytest.fixture\ndef hides(measured):\n    pass\n"
+    (tmp_path / "one" / "conftest.py").write_text(hides)
+
+    status, _ = run(one, options=("--alone",))
+
+    assert status == 1
+
+
+def test_programs_that_tests_start_find_compiled_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container often has this variable, and each program would compile latspan again."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    writes = "import sys\n\n\ndef test_it():\n    assert not sys.dont_write_bytecode\n"
+
+    assert run(suite(tmp_path / "one", writes)) == (0, "1 passed, 0 failed, 0 skipped")
+
+
 def test_the_files_of_a_folder_can_be_divided(tmp_path: Path) -> None:
     one = suite(tmp_path / "one", PASSES, PASSES, SKIPS)
 
