@@ -13,7 +13,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +86,7 @@ class MeasureSettings:
         function: Callable as ``module:function``.
         model: The requested model; ``None`` for the only one of the endpoint.
         prompts: The prompts.
-        steps: Loads to measure, in turn; without end for a ladder up to saturation.
+        steps: Loads to measure, in turn.
         stops_at_saturation: Whether no further step begins after saturation.
         seed: Seed of everything random.
         targets: Targets to check.
@@ -105,7 +105,7 @@ class MeasureSettings:
     function: str | None = None
     model: str | None = None
     prompts: PromptSet
-    steps: Sequence[Step] | Iterator[Step] = field(default=())
+    steps: Sequence[Step]
     stops_at_saturation: bool = False
     seed: int = 0
     targets: tuple[Target, ...] = ()
@@ -240,7 +240,7 @@ class _Measurement:
         settings = self._settings
         results: list[dict[str, Any]] = []
         manifest.update(measurement={**self._about(), "steps": results, "ended": False})
-        several = not isinstance(settings.steps, Sequence) or len(settings.steps) > 1
+        several = len(settings.steps) > 1
         before: StepRunner | None = None
         for number, step in enumerate(settings.steps):
             progress = Progress(step.measured)
@@ -286,7 +286,7 @@ class _Measurement:
         what = settings.function
         if settings.endpoint is not None:
             what = settings.endpoint.url
-        steps = settings.steps if isinstance(settings.steps, Sequence) else ()
+        steps = settings.steps
         known: dict[str, Any] = {
             "measured": what,
             "model": model,

@@ -90,7 +90,8 @@ def parse_inference_path(text: str, *, file: str) -> InferencePath:
     try:
         # In binary floating point 0.1 ms is not a whole number of nanoseconds.
         document = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
+    # The parser raises a plain ValueError for an integer of thousands of digits.
+    except ValueError as error:
         raise ConfigError(
             f"{file} is not valid TOML: {error}",
             hint='a line is name = value, and text is in quotes: model = "gpt-4o"',

@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _write_new(file, toml_of(path))
     (target,) = path.targets
     print_message(f"{file}: {target.label}")
-    print_message("next: fill in endpoint, model and prompts, and correct the load")
+    print_message(f"next: fill in endpoint, model and load, then latspan measure {name}")
     return 0
 
 

@@ -15,35 +15,24 @@ from latspan.reports._json import DEMO_SCHEMA, demo_document
 from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
-    from latspan.reports._measurement import MeasurementReport
-    from latspan.reports._measurement_json import MEASUREMENT_SCHEMA, measurement_document
     from latspan.reports._report import Report
     from latspan.reports._waterfall import Waterfall
 
 __all__ = [
     "DEFAULT_EXPECTATIONS",
     "DEMO_SCHEMA",
-    "MEASUREMENT_SCHEMA",
     "Expectations",
-    "MeasurementReport",
     "Report",
     "Waterfall",
     "demo_document",
-    "measurement_document",
 ]
 
-_HOMES: Final = {
-    "MEASUREMENT_SCHEMA": "_measurement_json",
-    "MeasurementReport": "_measurement",
-    "Report": "_report",
-    "Waterfall": "_waterfall",
-    "measurement_document": "_measurement_json",
-}
+_DRAWN_BY: Final = {"Report": "_report", "Waterfall": "_waterfall"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _DRAWN_BY:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     with needs_rich():
-        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+        module = importlib.import_module(f"{__name__}.{_DRAWN_BY[name]}")
     return getattr(module, name)

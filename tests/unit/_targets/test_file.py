@@ -345,6 +345,13 @@ def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
     assert raised.value.hint == 'a line is name = value, and text is in quotes: model = "gpt-4o"'
 
 
+@pytest.mark.parametrize("value", ["9" * 5_000, "1e999999", "nan", f"[{'[' * 3_000}{']' * 3_000}]"])
+def test_no_number_breaks_the_reader(value: str) -> None:
+    """It is refused like any other invalid value."""
+    with pytest.raises(ConfigError):
+        parse_inference_path(MINIMAL.replace("500", value), file="chat.toml")
+
+
 def test_an_inference_path_is_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

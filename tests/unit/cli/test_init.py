@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from latspan._targets import Preset, preset_path, read_inference_path
+from latspan._targets import (
+    BUDGET_COMPONENTS,
+    Preset,
+    parse_inference_path,
+    preset_path,
+    read_inference_path,
+    toml_of,
+)
 from latspan.cli import _init, main
+from latspan.errors import ConfigError
+
+GUIDE: Final = (
+    Path(__file__).parents[3].joinpath("docs/guides/targets.md").read_text(encoding="utf-8")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +40,31 @@ def test_it_writes_a_file_that_loads(capsys: pytest.CaptureFixture[str]) -> None
     assert written.out == ""
     assert written.err.splitlines() == [
         "chat.toml: p95 of time_to_first_token at most 500 ms",
-        "next: fill in endpoint, model and prompts, and correct the load",
+        "next: fill in endpoint, model and load, then latspan measure chat",
     ]
+
+
+def test_the_guide_shows_the_file_and_its_errors() -> None:
+    """A reader compares the page with what the command wrote."""
+    text = toml_of(preset_path("chat", Preset.CHAT))
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    misspelt = text.replace("limit_ms =", "limt_ms =", 1)
+    excessive = text.replace("# prefill_ms = 150", "prefill_ms = 520")
+
+    assert shown == f"{text.rstrip()}\n"
+    for damaged in (misspelt, excessive):
+        with pytest.raises(ConfigError) as raised:
+            parse_inference_path(damaged, file="chat.toml")
+        assert f"error: {raised.value.message}\nhint: {raised.value.hint}\n" in GUIDE
+
+
+@pytest.mark.parametrize("preset", Preset)
+def test_the_guide_lists_the_presets(preset: Preset) -> None:
+    """The names, and the components of a budget with their segments."""
+    assert f"| `{preset}`" in GUIDE
+    for name, component in BUDGET_COMPONENTS.items():
+        segments = ", ".join(f"`{each}`" for each in component.segments)
+        assert f"| `{name}_ms` | {component.label} | {segments} |" in GUIDE
 
 
 @pytest.mark.parametrize("preset", Preset)

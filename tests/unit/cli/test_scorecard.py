@@ -23,6 +23,8 @@ MONDAY_NS: Final = 1_795_392_000 * 10**9
 """2026-11-23."""
 WEEK_NS: Final = 7 * 86_400 * 10**9
 DATA: Final = Path(__file__).parents[2] / "data"
+GOLDEN: Final = Path(__file__).parent / "golden" / "scorecard.txt"
+GUIDE: Final = Path(__file__).parents[3] / "docs" / "guides" / "scorecard.md"
 
 
 def call(
@@ -107,12 +109,10 @@ def test_the_tables_show_weeks_months_targets_and_the_rules(
 ) -> None:
     """What a reader sees, word for word."""
     monkeypatch.setenv("COLUMNS", "100")
-    lines = shown(capsys, str(recordings), "--target", "chat")
+    text = "\n".join(shown(capsys, str(recordings), "--target", "chat"))
 
-    assert (
-        "\n".join(lines)
-        == (Path(__file__).parent / "golden" / "scorecard.txt").read_text().rstrip()
-    )
+    assert text == GOLDEN.read_text(encoding="utf-8").rstrip()
+    assert f"```text\n{text}\n```" in GUIDE.read_text(encoding="utf-8")
 
 
 def test_the_document_has_every_figure(

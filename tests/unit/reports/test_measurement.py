@@ -13,7 +13,8 @@ from rich.console import Console
 from latspan._study.measurement import Measurement, summarize
 from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
-from latspan.reports import MeasurementReport, measurement_document
+from latspan.reports._measurement import MeasurementReport
+from latspan.reports._measurement_json import measurement_document
 from latspan.testing import RequestRecord
 from support.measurements import call, load_test, step
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
         is_recording,
         join_recording,
     )
-    from latspan._recording.folder._reader import RECORDS_KEPT, Recording, open_recording
+    from latspan._recording.folder._reader import CONVERTED, RECORDS_KEPT, Recording, open_recording
     from latspan._recording.folder._writer import LARGEST_FILE, RecordFile, prepare
 
 __all__ = [
+    "CONVERTED",
     "LARGEST_FILE",
     "RECORDS_KEPT",
     "SCHEMA",
@@ -42,6 +43,7 @@ __all__ = [
 __getattr__ = lazy_getattr(
     __name__,
     {
+        "CONVERTED": "_reader",
         "LARGEST_FILE": "_writer",
         "RECORDS_KEPT": "_reader",
         "SCHEMA": "_manifest",

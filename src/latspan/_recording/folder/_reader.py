@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["RECORDS_KEPT", "Recording", "open_recording"]
+__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "open_recording"]
+
+CONVERTED: Final = "Converted: "
+"""Beginning of the notes on what a file of another program did not have."""
 
 RECORDS_KEPT: Final = 5_000
 """Number of complete records of each kind in the snapshot of a recording."""
@@ -208,12 +211,6 @@ class Recording:
         return counted
 
     @property
-    def lacks(self) -> tuple[str, ...]:
-        """What the converted file of another program does not have, one sentence each."""
-        conversion = self.manifest.get("conversion", {})
-        return tuple(f"Converted: {lack}." for lack in conversion.get("lacks", ()))
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """
         What a reader must know about the records, one sentence each.
@@ -223,7 +220,8 @@ class Recording:
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        yield from self.lacks
+        for lack in self.manifest.get("conversion", {}).get("lacks", ()):
+            yield f"{CONVERTED}{lack}."
         files = files_in(self.folder)
         processes = len({file.process for file in files})
         if processes > 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan._recording import Snapshot, read_snapshots
-from latspan._recording.folder import Recording, is_recording, open_recording
+from latspan._recording.folder import CONVERTED, Recording, is_recording, open_recording
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.scorecard._prometheus import is_url
 from latspan._study.traces import read_any
@@ -88,7 +88,7 @@ def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[
         histograms=lambda: _snapshots(logs) if logs else None,
     )
     # What a converted file lacks is none of what a scorecard shows.
-    missing = [note for note in recording.notes if note not in recording.lacks]
+    missing = [note for note in recording.notes if not note.startswith(CONVERTED)]
     yield from (f"{recording.folder}: {note}" for note in missing)
 
 

@@ -60,7 +60,7 @@ def is_guidellm(path: str | os.PathLike[str]) -> bool:
     """
     with Path(path).open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    return any(each in head for each in _MARKS_IN_HEAD)
+    return b'"resourceSpans"' not in head and any(each in head for each in _MARKS_IN_HEAD)
 
 
 def read_guidellm(path: str | os.PathLike[str]) -> Imported:

@@ -12,7 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._drawing import count
@@ -20,10 +20,10 @@ from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
 from latspan._study.traces._imported import Imported
-from latspan._study.traces._spans import SpanFile, SpanRow, read_spans
+from latspan._study.traces._spans import SpanFile, SpanRow, read_spans, seconds_as_ns
 from latspan._study.traces._tiling import Piece, segments_without_span, tiled
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
-from latspan._units import BILLIONTHS, NS_PER_S
+from latspan._units import BILLIONTHS, MetricUnit
 
 __all__ = ["read_otlp"]
 
@@ -47,6 +47,9 @@ _TOKENS: Final = {
     "audio_input": semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS,
     "audio_output": semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS,
 }
+_MOST: Final = 2**63 - 1
+"""Largest integer that OTLP can represent."""
+
 _REJECTED: Final = frozenset({"429", "RateLimitError", "TooManyRequests"})
 
 # An allowlist, because other instrumentations put prompts and responses under names of their own.
@@ -250,9 +253,9 @@ def _source(text: object) -> Source:
 
 
 def _outcome(row: SpanRow) -> Outcome:
-    recorded = row.attributes.get(semconv.LATSPAN_OUTCOME)
+    recorded = str(row.attributes.get(semconv.LATSPAN_OUTCOME))
     if recorded in set(Outcome):
-        return Outcome(str(recorded))
+        return Outcome(recorded)
     error = str(row.attributes.get(semconv.ERROR_TYPE, ""))
     status = str(row.attributes.get(semconv.HTTP_RESPONSE_STATUS_CODE, ""))
     if status == "429" or any(each in error for each in _REJECTED):
@@ -266,14 +269,25 @@ def _outcome(row: SpanRow) -> Outcome:
 
 def _metrics(row: SpanRow) -> dict[str, MetricValue]:
     metrics = {"duration": MetricValue(row.end_ns - row.start_ns)}
-    estimated = row.attributes.get(semconv.LATSPAN_ESTIMATED_ATTRIBUTES, ())
+    listed: object = row.attributes.get(semconv.LATSPAN_ESTIMATED_ATTRIBUTES)
+    estimated = cast("list[object]", listed) if isinstance(listed, list) else []
     for name, attribute in _METRICS.items():
-        value = row.attributes.get(attribute)
-        if isinstance(value, float | int) and not isinstance(value, bool):
-            scale = {"s": NS_PER_S, "ratio": BILLIONTHS, "1": 1}[METRICS[name].unit]
+        value = _stored(row.attributes.get(attribute), METRICS[name].unit)
+        if value is not None:
             source = Source.ESTIMATED if attribute in estimated else Source.MEASURED
-            metrics[name] = MetricValue(round(value * scale), source)
+            metrics[name] = MetricValue(value, source)
     return metrics
+
+
+def _stored(value: object, unit: MetricUnit) -> int | None:
+    """Return a value of a metric as a record has it; ``None`` if it is impossible."""
+    if unit == "s":
+        return seconds_as_ns(value)
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return None
+    if unit == "1":
+        return round(value) if 0 <= value <= _MOST else None
+    return round(value * BILLIONTHS) if 0 <= value <= 1 else None
 
 
 def _marks(
@@ -294,11 +308,11 @@ def _tokens(row: SpanRow) -> TokenCounts:
     counts = {
         name: value
         for name, attribute in _TOKENS.items()
-        if isinstance(value := row.attributes.get(attribute), int)
+        if (value := _stored(row.attributes.get(attribute), "1")) is not None
     }
     if not counts:
         return UNKNOWN_TOKENS
-    source = row.attributes.get(semconv.LATSPAN_TOKEN_SOURCE, TokenSource.PROVIDER)
+    source = str(row.attributes.get(semconv.LATSPAN_TOKEN_SOURCE, TokenSource.PROVIDER))
     known = source if source in set(TokenSource) else TokenSource.UNKNOWN
     return TokenCounts(**counts, source=TokenSource(known))
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
+from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 
-__all__ = ["SpanFile", "SpanRow", "read_spans"]
+__all__ = ["SpanFile", "SpanRow", "read_spans", "seconds_as_ns"]
 
 _SERVER: Final = (2, "SPAN_KIND_SERVER")
 _FAILED: Final = (2, "STATUS_CODE_ERROR")
@@ -28,6 +29,9 @@ _INFERENCES: Final = frozenset(
     {"chat", "text_completion", "generate_content", "embeddings", "completion"}
 )
 """Operations of the conventions that are one call of a model."""
+
+_LONGEST_S: Final = 10.0**9
+"""Longest time that an attribute can state, in seconds: 31 years."""
 
 _HINT: Final = (
     "use a file of the Collector's file exporter in JSON, without compression: one message with"
@@ -191,7 +195,7 @@ def _add(spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]]) -
         spans.parents[identity] = int(parent, 16)
     attributes = _plain(span.get("attributes", ()))
     is_latspans = attributes.keys() & {semconv.LATSPAN_KIND, semconv.LATSPAN_SEGMENT}
-    if not is_latspans and attributes.get(semconv.GEN_AI_OPERATION_NAME) not in _INFERENCES:
+    if not is_latspans and str(attributes.get(semconv.GEN_AI_OPERATION_NAME)) not in _INFERENCES:
         spans.others += 1
         return
     start_ns = int(span["startTimeUnixNano"])
@@ -208,6 +212,13 @@ def _add(spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]]) -
             attributes,
         )
     )
+
+
+def seconds_as_ns(value: object) -> int | None:
+    """Return an attribute in seconds as nanoseconds; ``None`` if it cannot be a time."""
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return None
+    return round(value * NS_PER_S) if 0 <= value <= _LONGEST_S else None
 
 
 def _plain(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

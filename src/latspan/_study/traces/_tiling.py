@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from latspan import semconv
 from latspan._segments import SEGMENT_ORDER, Segment, SegmentName, Source
-from latspan._units import NS_PER_S
+from latspan._study.traces._spans import seconds_as_ns
 
 __all__ = ["Piece", "segments_without_span", "tiled"]
 
@@ -56,12 +56,12 @@ def segments_without_span(attributes: Mapping[str, Any]) -> dict[str, int]:
         attributes: Attributes of the span of a request, call or stage.
     """
     found = {
-        name.removeprefix(_PREFIX).removesuffix(_SUFFIX): round(value * NS_PER_S)
+        name.removeprefix(_PREFIX).removesuffix(_SUFFIX): time_ns
         for name, value in attributes.items()
         if name.startswith(_PREFIX)
         and name.endswith(_SUFFIX)
         and name not in _NOT_SEGMENTS
-        and isinstance(value, float | int)
+        and (time_ns := seconds_as_ns(value)) is not None
     }
     known = [str(name) for name in SEGMENT_ORDER if name in found]
     return {name: found[name] for name in (*known, *sorted(found.keys() - set(known)))}

@@ -148,8 +148,10 @@ def test_the_outcome_follows_from_the_error(error: str, outcome: Outcome, tmp_pa
     assert outcome in {each.outcome for each in records}
 
 
-def test_the_format_is_recognised() -> None:
-    """By the beginning of the file."""
+def test_the_format_is_recognised(tmp_path: Path) -> None:
+    """By the beginning of the file; a service of traces may be named like a report's field."""
+    traces = written(tmp_path, {"resourceSpans": [{"resource": {"service": "benchmarks"}}]})
+    assert not is_guidellm(traces)
     assert is_guidellm(FILE)
     assert not is_guidellm(DATA / "collector-0.159.0.jsonl")
     assert read_any(FILE).format == "guidellm"

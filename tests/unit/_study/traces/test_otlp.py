@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan import semconv
 from latspan._recording import RequestRecord
-from latspan._recording.folder._lines import record_of
+from latspan._recording.folder._lines import line_of, record_of
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._study.traces import read_otlp
 from latspan._study.traces._tiling import Piece, tiled
@@ -261,6 +263,40 @@ def test_a_span_that_ends_before_its_start_has_no_negative_time(tmp_path: Path) 
     path = file_of(tmp_path, span(1, OFFICIAL, endTimeUnixNano="1"))
 
     assert [each.duration_ns for each in read_otlp(path).records] == [0]
+
+
+VALUES: Final = st.one_of(
+    st.sampled_from(["NaN", "Infinity", "-Infinity", "1e300"]).map(
+        lambda text: {"doubleValue": text}
+    ),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda number: {"doubleValue": number}),
+    st.integers(-(2**63), 2**63 - 1).map(lambda number: {"intValue": str(number)}),
+    st.text(max_size=9).map(lambda text: {"stringValue": text}),
+    st.just({"arrayValue": {"values": [{"stringValue": "completed"}]}}),
+    st.just({"kvlistValue": {"values": []}}),
+    st.just({"boolValue": True}),
+    st.just({}),
+)
+NAMES: Final = st.sampled_from(
+    [
+        *(name for name in vars(semconv).values() if isinstance(name, str) and "." in name),
+        "latspan.retry.duration",
+        "latspan.server_wait.duration",
+    ]
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=8), st.sampled_from(["call", "request", "stage"]))
+def test_no_attribute_breaks_the_reader(attributes: dict[str, Any], kind: str) -> None:
+    """A wrong type or an impossible number is left out."""
+    listed = [{"key": name, "value": value} for name, value in attributes.items()]
+    listed.append({"key": "latspan.kind", "value": {"stringValue": kind}})
+    with TemporaryDirectory() as folder:
+        path = file_of(Path(folder), {**span(1, {}), "attributes": listed})
+        for record in read_otlp(path).records:
+            assert all(value.value >= 0 for value in record.metrics.values())
+            assert sum(each.duration_ns for each in record.segments) == record.duration_ns
+            assert record_of(line_of(record)).duration_ns == record.duration_ns
 
 
 def test_spans_that_are_each_others_parents_end(tmp_path: Path) -> None:
