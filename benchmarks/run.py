@@ -32,6 +32,7 @@ BENCHMARKS: Final = (
     "dead_collector",
     "event_loop_lag",
     "event_loop_watch",
+    "load_client",
     "import_time",
     "switch_on",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan import semconv
+from latspan import Kind, semconv
 from latspan.testing import Script, ScriptedServer
 from support.measuring import Measured, measure
 
@@ -78,7 +78,10 @@ def _measured(folder: Path, function: str, *options: str, **variables: str) -> M
     return measure(f"app:{function}", folder / "r", *options, cwd=folder, **variables)
 
 
-@pytest.mark.parametrize(("function", "least_s"), [("wait", 0.02), ("block", 0.02), ("chunks", 0.03), ("achunks", 0.03)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "least_s"),
+    [("wait", 0.02), ("block", 0.02), ("chunks", 0.03), ("achunks", 0.03)],
+)
 def test_every_kind_of_function_is_called(tmp_path: Path, function: str, least_s: float) -> None:
     """Asynchronous ones on the event loop, others in threads; generators are read to their end."""
     done = _measured(tmp_path, function, "--concurrency", "4", "--requests", "20")
@@ -103,7 +106,7 @@ def test_calls_inside_belong_to_their_request(tmp_path: Path) -> None:
         if record.kind == "request" and record.details[semconv.LATSPAN_LOAD_PHASE] != "drain"
     }
     inside = Counter(record.kind for record in records if record.parent_id in requests)
-    assert inside["call"] == inside["stage"] == len(requests)
+    assert inside[Kind.CALL] == inside[Kind.STAGE] == len(requests)
     assert {record.details[semconv.LATSPAN_LOAD_PHASE] for record in requests.values()} == {
         "cold", "warmup", "measured",
     }  # fmt: skip

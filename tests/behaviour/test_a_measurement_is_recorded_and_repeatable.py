@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,8 @@ def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
 
 def test_a_seed_repeats_prompts_order_and_arrivals(tmp_path: Path) -> None:
     """The fingerprints are equal, the server gets the same texts, and another seed differs."""
-    conditions, texts = [], []
+    conditions: list[dict[str, Any]] = []
+    texts: list[list[str]] = []
     for number, seed in enumerate(("5", "5", "6")):
         with ScriptedServer(_QUICK) as server:
             done = measure(
@@ -109,7 +111,8 @@ def test_failures_are_outcomes(tmp_path: Path) -> None:
 def test_a_cold_cache_gives_each_prompt_a_beginning_of_its_own(tmp_path: Path) -> None:
     """It is another one in every measurement, although the fingerprints are equal."""
     (tmp_path / "p.jsonl").write_text('{"prompt": "What is the tide?"}\n')
-    beginnings, fingerprints = [], []
+    beginnings: list[str] = []
+    fingerprints: list[str] = []
     for number in range(2):
         with ScriptedServer(_QUICK) as server:
             done = measure(

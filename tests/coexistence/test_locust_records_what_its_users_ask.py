@@ -49,7 +49,7 @@ class Reader(LatspanUser):
 
 
 def run(tmp_path: Path, *options: str) -> tuple[list[dict[str, Any]], int]:
-    """Run Locust for four seconds; return the rows of its tables, and how many chats were served."""
+    """Run Locust for four seconds; return the rows of its tables, and the served chats."""
     file = tmp_path / "locustfile.py"
     file.write_text(LOCUSTFILE)
     with ScriptedServer(Script.chat(tokens=3, prefill_ms=20, gap_ms=1)) as server:

@@ -28,6 +28,7 @@ def call(
     phase: str = "measured",
     number: int | None = None,
     error: str | None = None,
+    prompt: int = 100,
     cached: int | None = None,
 ) -> RequestRecord:
     """Return a measured call that was due at ``at_ms`` and sent ``lag_ms`` later."""
@@ -53,7 +54,7 @@ def call(
         duration_ns=duration_ns,
         segments=(Segment("server_wait", 0, duration_ns),),
         metrics=metrics,
-        tokens=TokenCounts(input=100, cached=cached, output=10),
+        tokens=TokenCounts(input=prompt, cached=cached, output=10),
         details=details,
     )
 

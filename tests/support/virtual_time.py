@@ -22,9 +22,7 @@ class _Selector(selectors.SelectSelector):
         super().__init__()
         self._clock = clock
 
-    def select(
-        self, timeout: float | None = None
-    ) -> list[tuple[selectors.SelectorKey, selectors._EventMask]]:  # pyright: ignore[reportPrivateUsage] - as inherited
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise RuntimeError("the loop would wait for ever")
         self._clock.advance(max(0, math.ceil(timeout * 1e9)))

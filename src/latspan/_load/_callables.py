@@ -139,7 +139,7 @@ class CallableSender:
             deque(cast("Iterator[object]", result), maxlen=0)
         return result
 
-    async def try_once(self) -> None:
+    async def try_once(self) -> Answer:
         """
         Call the function once before the load.
 
@@ -153,6 +153,7 @@ class CallableSender:
                 f" {foreign(str(answer.error))}",
                 hint="call it once yourself to see the traceback",
             ) from answer.error
+        return answer
 
     def close(self) -> None:
         """Let threads that still run end by themselves."""

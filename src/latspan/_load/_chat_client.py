@@ -228,9 +228,12 @@ class _Response:
         if self._tracker is not None:
             self._tracker.failed(self._last_ns, error)
             return
+        done_ns = None
         if self.exchange is not None:
             self.exchange.failed(error)
-        call.end(outcome_of(error), error_type=error_type_of(error))
+            # The call ends with its attempt: no client library does anything after it.
+            done_ns = self.exchange.attempt.end_ns
+        call.end(outcome_of(error), done_ns=done_ns, error_type=error_type_of(error))
 
     def _keep_stamps(self) -> None:
         # The call drops its reads once it is recorded.

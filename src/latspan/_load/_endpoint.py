@@ -20,7 +20,7 @@ __all__ = ["Endpoint", "HttpAnswer"]
 
 _CHAT: Final = "/chat/completions"
 _PORTS: Final = {"http": 80, "https": 443}
-_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|gsk|Bearer)[-_ ][\w.*-]{6,}")
+_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|gsk|pk|Bearer)[-_ ][\w.*-]{6,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

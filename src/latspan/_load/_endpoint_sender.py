@@ -108,7 +108,7 @@ class EndpointSender:
             "utf-8", "surrogatepass"
         )
 
-    async def try_once(self) -> None:
+    async def try_once(self) -> Answer:
         """
         Send one chat before the load: the cold sample, which also shows whether requests work.
 
@@ -120,6 +120,7 @@ class EndpointSender:
         answer = await self._client.ask(self._body(0), self._settings.timeout_s)
         if answer.outcome is not Outcome.COMPLETED or answer.first_token_ns is None:
             raise explain(self._endpoint, self._settings.model, answer)
+        return answer
 
     def close(self) -> None:
         """Close every connection."""

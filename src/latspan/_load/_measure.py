@@ -13,7 +13,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,9 @@ Python's default of 5 ms would delay the stamps of chunks by as much.
 
 _GC_THRESHOLD: Final = 100_000
 
+_LONGEST_RAMP_NS: Final = 2_000_000_000
+"""Longest time over which the users of a closed loop begin: the first request may load a model."""
+
 
 class Display(Protocol):
     """Shows the progress of a measurement."""
@@ -67,7 +70,7 @@ class _Prepared(Protocol):
 
     async def send(self, index: int) -> Answer: ...
 
-    async def try_once(self) -> None: ...
+    async def try_once(self) -> Answer: ...
 
     def close(self) -> None: ...
 
@@ -83,7 +86,7 @@ class MeasureSettings:
         function: Callable as ``module:function``.
         model: The requested model; ``None`` for the only one of the endpoint.
         prompts: The prompts.
-        steps: Loads to measure, in turn; without end for a ladder up to saturation.
+        steps: Loads to measure, in turn.
         stops_at_saturation: Whether no further step begins after saturation.
         seed: Seed of everything random.
         targets: Targets to check.
@@ -102,7 +105,7 @@ class MeasureSettings:
     function: str | None = None
     model: str | None = None
     prompts: PromptSet
-    steps: Sequence[Step] | Iterator[Step] = field(default=())
+    steps: Sequence[Step]
     stops_at_saturation: bool = False
     seed: int = 0
     targets: tuple[Target, ...] = ()
@@ -157,6 +160,7 @@ class _Measurement:
         self._function = function
         self._existed = existed
         self._interrupted = False
+        self._ramp_ns = 0
         self._runner: StepRunner | None = None
         self._main: asyncio.Task[Any] | None = None
 
@@ -172,7 +176,7 @@ class _Measurement:
             )
             try:
                 self._start_recording()
-                await self._try(sender)
+                self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
             except BaseException as error:
                 # Nothing was measured, so nothing is left behind.
                 shutdown()
@@ -223,20 +227,20 @@ class _Measurement:
         if settings.function is not None:
             auto_instrument()
 
-    async def _try(self, sender: _Prepared) -> None:
+    async def _try(self, sender: _Prepared) -> Answer:
         attributes = {
             semconv.LATSPAN_LOAD_INDEX: 0,
             semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value,
             semconv.LATSPAN_LOAD_DISPATCH_LAG: 0.0,
         }
         with with_attributes({}, attributes):
-            await sender.try_once()
+            return await sender.try_once()
 
     async def _run_steps(self, sender: _Prepared, manifest: Manifest) -> None:
         settings = self._settings
         results: list[dict[str, Any]] = []
         manifest.update(measurement={**self._about(), "steps": results, "ended": False})
-        several = not isinstance(settings.steps, Sequence) or len(settings.steps) > 1
+        several = len(settings.steps) > 1
         before: StepRunner | None = None
         for number, step in enumerate(settings.steps):
             progress = Progress(step.measured)
@@ -249,6 +253,7 @@ class _Measurement:
                 number=number if several else None,
                 first_index=1 + number * _STRIDE,
                 max_in_flight=settings.max_in_flight,
+                ramp_ns=self._ramp_ns,
             )
             with _without_collections():
                 await runner.run()
@@ -281,7 +286,7 @@ class _Measurement:
         what = settings.function
         if settings.endpoint is not None:
             what = settings.endpoint.url
-        steps = settings.steps if isinstance(settings.steps, Sequence) else ()
+        steps = settings.steps
         known: dict[str, Any] = {
             "measured": what,
             "model": model,

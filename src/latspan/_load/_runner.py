@@ -5,7 +5,9 @@ Runner of one step: sends each request when it is due, and accounts for every on
 limits the number in flight, a request may wait for a free place; that wait is dispatch lag, which
 counts in every metric from schedule, but it is not the generator's fault.
 
-**Closed loop.** Each user sends the next request when the last one has ended.
+**Closed loop.** Each user sends the next request when the last one has ended. The users begin one
+after the other, because users that begin together stay together: their requests would arrive in
+bursts that no application has.
 
 **End.** A step is over when its last measured request has ended, or when it is interrupted. Then
 the requests of the drain are cancelled. A measured request that an interrupt cancels is *cut*: it
@@ -80,6 +82,7 @@ class StepRunner:
         number: Number of the step in a ladder; ``None`` if there is only one.
         first_index: Index of the first request, unique in the measurement.
         max_in_flight: Maximum number of requests in flight in an open loop; ``None``: no limit.
+        ramp_ns: Time over which the users of a closed loop begin.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class StepRunner:
         number: int | None = None,
         first_index: int = 0,
         max_in_flight: int | None = None,
+        ramp_ns: int = 0,
     ) -> None:
         self._step = step
         self._sender = sender
@@ -100,6 +104,7 @@ class StepRunner:
         self._number = number
         self._first_index = first_index
         self._places = None if max_in_flight is None else asyncio.Semaphore(max_in_flight)
+        self._ramp_ns = ramp_ns
         self._load = GeneratorLoad(now)
         self._over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -132,8 +137,9 @@ class StepRunner:
             if self._step.schedule.is_open:
                 await self._run_open_loop()
             else:
-                for _ in range(self._step.schedule.concurrency or 1):
-                    self._spawn(self._be_a_user())
+                users = self._step.schedule.concurrency or 1
+                for user in range(users):
+                    self._spawn(self._be_a_user(self._ramp_ns * user // users))
             await self._over.wait()
         finally:
             self._generator = self._load.result()
@@ -166,7 +172,9 @@ class StepRunner:
         except TimeoutError:
             pass
 
-    async def _be_a_user(self) -> None:
+    async def _be_a_user(self, begins_after_ns: int) -> None:
+        if begins_after_ns:
+            await self._sleep(begins_after_ns)
         while not self._over.is_set():
             await self._send_one(None, None)
 

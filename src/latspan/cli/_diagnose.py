@@ -113,7 +113,8 @@ def _run(arguments: argparse.Namespace) -> int:
 def _print(diagnosis: Diagnosis, arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from latspan.reports import DiagnosisReport, diagnosis_document, diagnosis_markdown
+    from latspan.reports import DiagnosisReport
+    from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown
 
     with output() as out:
         if arguments.json:

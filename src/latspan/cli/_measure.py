@@ -88,7 +88,8 @@ def _plan(settings: MeasureSettings) -> list[str]:
 def _print(measurement: Measurement, folder: str, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from latspan.reports import MeasurementReport, measurement_document
+    from latspan.reports._measurement import MeasurementReport
+    from latspan.reports._measurement_json import measurement_document
 
     with output() as out:
         if as_json:

@@ -73,9 +73,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         # A missing package is reported before long files are read, not after it.
-        from latspan.reports._rich import needs_rich
+        from latspan.reports._extra import needs_study
 
-        with needs_rich():
+        with needs_study():
             import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
     scorecard, notes = _read(arguments)
     if arguments.json:

@@ -169,10 +169,11 @@ def _failures(step: StepSummary) -> str:
 
 
 def _cache(step: StepSummary) -> str:
-    if step.cached is None or not any(step.cached):
+    cached = step.cached
+    if cached is None or not (cached.first or cached.last):
         return ""
-    early, late = step.cached
-    return f"cached input: {percent(early)} in the first third, {percent(late)} in the last"
+    first, last = percent(cached.first), percent(cached.last)
+    return f"cached input: {first} in the first third of the requests, {last} in the last"
 
 
 def _target(result: TargetResult, step: StepSummary) -> Text:

@@ -59,7 +59,9 @@ def _step(step: StepSummary) -> dict[str, object]:
         "reached_per_s": step.reached_per_s,
         "completed_per_s": step.completed_per_s,
         "output_tokens_per_s": step.output_tokens_per_s,
-        "cached": None if step.cached is None else list(step.cached),
+        "cached": None
+        if step.cached is None
+        else {"first_third": step.cached.first, "last_third": step.cached.last},
         "generator": dict(step.generator),
         "latencies": [_latency(latency) for latency in step.latencies.values()],
         "findings": [

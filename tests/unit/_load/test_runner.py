@@ -153,6 +153,22 @@ def test_a_closed_loop_is_kept_full_while_the_last_ones_run() -> None:
     assert sender.sent[-1][0] == 5
 
 
+def test_the_users_of_a_closed_loop_begin_one_after_the_other() -> None:
+    """So their requests do not arrive in bursts."""
+    clock = ManualClock()
+    sender = _Sender(clock, _taking(1))
+
+    async def run() -> None:
+        step = _closed(4, warmup=4, requests=4)
+        await StepRunner(
+            step, sender, now=clock.monotonic_ns, progress=Progress(4), ramp_ns=NS_PER_S
+        ).run()
+
+    run_virtually(clock, run())
+    starts = [start for start, *_ in sender.sent[:8]]
+    assert starts == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75], abs=1e-4)
+
+
 def test_a_closed_loop_can_measure_for_a_time() -> None:
     """Requests that begin within it are measured to their end."""
     sender, result, _ = _run(_closed(1, warmup=1, requests=None, seconds=2.5), _taking(1))

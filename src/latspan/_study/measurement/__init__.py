@@ -9,9 +9,10 @@ from latspan._study.measurement._summary import (
     TargetResult,
     summarize,
 )
-from latspan._study.measurement._validity import Finding
+from latspan._study.measurement._validity import CachedInput, Finding
 
 __all__ = [
+    "CachedInput",
     "Finding",
     "Latency",
     "Measurement",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import stdev
 from typing import Any, Final
 
 from latspan import semconv
@@ -12,7 +14,7 @@ from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind, Outcome
 from latspan._study.measurement._latency import Latency, Origin
-from latspan._study.measurement._validity import Finding, findings
+from latspan._study.measurement._validity import CachedInput, Finding, findings
 from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._targets import Target
 from latspan._units import NS_PER_S
@@ -63,7 +65,7 @@ class StepSummary:
         reached_per_s: Rate at which requests were sent; ``None`` in a closed loop.
         completed_per_s: Rate at which requests completed.
         output_tokens_per_s: Output tokens of completed requests per second; ``None`` if unknown.
-        cached: Cached fraction of the input in the first and the last third; ``None`` if unknown.
+        cached: Cached input in the first and the last third; ``None`` if unknown.
         generator: Lag and load of the generator, in seconds and fractions.
         findings: What a reader must know.
         targets: Results of the targets.
@@ -80,7 +82,7 @@ class StepSummary:
     reached_per_s: float | None
     completed_per_s: float | None
     output_tokens_per_s: float | None
-    cached: tuple[float, float] | None
+    cached: CachedInput | None
     generator: Mapping[str, Any]
     findings: tuple[Finding, ...]
     targets: tuple[TargetResult, ...]
@@ -275,7 +277,8 @@ def _step(
                 account,
                 limits_ns=[target.limit_ns for target in targets],
                 cached=cached,
-                in_flight=_in_flight(collected),
+                # A closed loop keeps its number in flight by itself.
+                in_flight=_in_flight(collected) if is_open else None,
             )
         ),
         targets=tuple(_results(targets, latencies)),
@@ -309,18 +312,31 @@ def _elapsed_s(collected: _Collected) -> float:
     return (max(end for *_, end in collected.spans) - first) / NS_PER_S
 
 
-def _cached(counts: list[tuple[int, int, int]]) -> tuple[float, float] | None:
-    """Return the cached fraction of the input in the first and the last third of the requests."""
+def _cached(counts: list[tuple[int, int, int]]) -> CachedInput | None:
+    """Compare the input that was cached in the first and the last third of the requests."""
     third = len(counts) // _THIRDS
     if not third:
         return None
     counts.sort()
-    early, late = counts[:third], counts[-third:]
-    return _fraction(early), _fraction(late)
+    (early, early_error), (late, late_error) = map(_ratio, (counts[:third], counts[-third:]))
+    return CachedInput(early, late, math.hypot(early_error, late_error))
 
 
-def _fraction(counts: list[tuple[int, int, int]]) -> float:
-    return sum(cached for *_, cached in counts) / sum(total for _, total, _ in counts)
+def _ratio(counts: list[tuple[int, int, int]]) -> tuple[float, float]:
+    """
+    Return the cached fraction of the input of some requests, and its standard error.
+
+    If the same beginning of prompts of different lengths is cached, the fraction differs from
+    request to request, which is no change of the cache.
+
+    Source: ratio estimator; Cochran, Sampling Techniques, section 2.11.
+    """
+    total = sum(count for _, count, _ in counts)
+    ratio = sum(cached for *_, cached in counts) / total
+    if len(counts) < 2:
+        return ratio, math.inf
+    residuals = [cached - ratio * count for _, count, cached in counts]
+    return ratio, math.sqrt(len(counts)) * stdev(residuals) / total
 
 
 def _in_flight(collected: _Collected) -> tuple[float, float] | None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Finding", "findings"]
+__all__ = ["CachedInput", "Finding", "findings"]
 
 LEAST_RATE: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
@@ -35,8 +35,32 @@ MOST_BUSY: Final = 0.9
 MOST_CACHE_DRIFT: Final = 0.1
 """Maximum change of the cached fraction of the input from the first third to the last."""
 
+DRIFT_ERRORS: Final = 2.576
+"""Number of standard errors that a change must exceed: with 99 % confidence, it is no accident."""
+
 MOST_LITTLE: Final = 0.15
 """Relative difference from Little's law above which a note is shown."""
+
+
+class CachedInput(NamedTuple):
+    """
+    Fraction of the input tokens that the server had in its prompt cache.
+
+    Args:
+        first: Fraction in the first third of the requests.
+        last: Fraction in the last third.
+        error: Standard error of their difference.
+    """
+
+    first: float
+    last: float
+    error: float
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the fraction changed, beyond what chance explains."""
+        change = abs(self.last - self.first)
+        return change > max(MOST_CACHE_DRIFT, DRIFT_ERRORS * self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +85,7 @@ def findings(
     step: Mapping[str, Any],
     *,
     limits_ns: Sequence[int] = (),
-    cached: tuple[float, float] | None = None,
+    cached: CachedInput | None = None,
     in_flight: tuple[float, float] | None = None,
 ) -> Iterator[Finding]:
     """
@@ -70,8 +94,7 @@ def findings(
     Args:
         step: Its account in the manifest of the recording.
         limits_ns: Limits of the targets.
-        cached: Cached fraction of the input in the first and in the last third of the requests;
-            ``None`` if the server does not report it.
+        cached: Cached input; ``None`` if the server does not report it.
         in_flight: Mean number in flight as observed, and as Little's law has it.
     """
     generator: Mapping[str, Any] = step.get("generator", {})
@@ -85,11 +108,11 @@ def findings(
             f"it was interrupted: {missing:,} of {intended:,} requests are missing",
             invalidates=True,
         )
-    if cached is not None and abs(cached[1] - cached[0]) > MOST_CACHE_DRIFT:
+    if cached is not None and cached.drifted:
         yield Finding(
             "cache_drifted",
-            f"the state of the prompt cache changed: {cached[0]:.0%} of the input was cached in"
-            f" the first third of the requests and {cached[1]:.0%} in the last",
+            f"the state of the prompt cache changed: {cached.first:.0%} of the input was cached in"
+            f" the first third of the requests and {cached.last:.0%} in the last",
             invalidates=True,
             hint="use --cache cold, or a prompt set that is not repeated",
         )

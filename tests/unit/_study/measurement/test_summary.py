@@ -110,8 +110,21 @@ def test_a_cache_that_fills_invalidates(tmp_path: Path) -> None:
         call(index, at_ms=100 * index, cached=0 if index < 15 else 90) for index in range(30)
     ]
     (measured,) = summarize(load_test(tmp_path, records, [step(intended=30)])).steps
-    assert measured.cached == (0.0, 0.9)
+    assert measured.cached == (0.0, 0.9, 0.0)
     assert "cache_drifted" in {each.name for each in measured.findings}
+
+
+def test_a_cached_beginning_of_prompts_of_different_lengths_is_no_drift(tmp_path: Path) -> None:
+    """26 tokens are cached of each prompt, and long ones happen to be last."""
+    lengths = [60] * 5 + [500] + [70] * 6 + [60] * 3 + [500] * 3
+    records = [
+        call(index, at_ms=100 * index, prompt=length, cached=26)
+        for index, length in enumerate(lengths)
+    ]
+    (measured,) = summarize(load_test(tmp_path, records, [step(intended=18)])).steps
+    assert measured.cached is not None
+    assert measured.cached.first - measured.cached.last > 0.1
+    assert "cache_drifted" not in {each.name for each in measured.findings}
 
 
 def test_littles_law_holds_for_a_steady_load_and_not_for_a_growing_one(tmp_path: Path) -> None:

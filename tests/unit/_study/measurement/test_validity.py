@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latspan._study.measurement._validity import findings
+from latspan._study.measurement._validity import CachedInput, findings
 
 _FINE: dict[str, Any] = {
     "intended": 100,
@@ -33,7 +33,7 @@ def _found(step: dict[str, Any], **given: Any) -> dict[str, bool]:
 
 def test_a_measurement_in_order_has_no_findings() -> None:
     """Neither has one whose server was slow: that is a result."""
-    assert _found(_FINE, cached=(0.5, 0.52), in_flight=(4.9, 5.0)) == {}
+    assert _found(_FINE, cached=CachedInput(0.5, 0.52, 0.01), in_flight=(4.9, 5.0)) == {}
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,14 @@ def test_a_closed_loop_has_no_rate_to_reach() -> None:
 
 def test_a_changed_cache_invalidates() -> None:
     """The first requests met another server than the last ones."""
-    assert _found(_FINE, cached=(0.0, 0.3)) == {"cache_drifted": True}
-    assert _found(_FINE, cached=(0.3, 0.25)) == {}
+    assert _found(_FINE, cached=CachedInput(0.0, 0.3, 0.05)) == {"cache_drifted": True}
+    assert _found(_FINE, cached=CachedInput(0.3, 0.0, 0.05)) == {"cache_drifted": True}
+    assert _found(_FINE, cached=CachedInput(0.3, 0.25, 0.01)) == {}
+
+
+def test_a_change_by_chance_does_not_invalidate() -> None:
+    """With few requests of different lengths, the cached fractions differ by themselves."""
+    assert _found(_FINE, cached=CachedInput(0.5, 0.3, 0.1)) == {}
 
 
 def test_a_load_that_grew_is_noted() -> None:

@@ -1,0 +1,244 @@
+"""The command line of ``latspan measure``: what it means, and what it refuses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from latspan._load import MeasureSettings
+from latspan._targets import CacheState
+from latspan._units import NS_PER_MS, NS_PER_S
+from latspan.cli._measure_options import add_options, folder_of, settings_of
+from latspan.errors import ConfigError
+from support.measurements import call, load_test, step
+
+_URL = "http://localhost:8000/v1"
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def _arguments(*line: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="measure", exit_on_error=False)
+    add_options(parser)
+    return parser.parse_args(line)
+
+
+def _settings(*line: str) -> MeasureSettings:
+    return settings_of(_arguments(*line))
+
+
+def test_without_a_load_one_request_is_in_flight() -> None:
+    """100 requests after ten to warm up, which is enough for a p95."""
+    settings = _settings(_URL)
+    (only,) = settings.steps
+    assert only.schedule.conditions() == {"pattern": "closed", "concurrency": 1}
+    assert (only.warmup, only.measured, only.duration_ns) == (10, 100, None)
+    assert (settings.timeout_s, settings.max_tokens, settings.percentile) == (60, 128, 95)
+    assert settings.cache is CacheState.AS_IS
+
+
+def test_a_rate_is_an_open_loop() -> None:
+    """Its arrivals are Poisson, and the drain has as many requests at most."""
+    (only,) = _settings(_URL, "--rate", "5", "--requests", "50", "--warmup", "3").steps
+    assert only.schedule.conditions() == {"pattern": "poisson", "rate_per_s": 5}
+    assert len(only.schedule.offsets_ns) == 3 + 2 * 50
+
+
+def test_bursts_are_gamma() -> None:
+    """``--burstiness`` is enough, and the pattern has a default."""
+    for line in (["--burstiness", "0.5"], ["--arrivals", "gamma"]):
+        (only,) = _settings(_URL, "--rate", "5", *line).steps
+        assert only.schedule.conditions() == {
+            "pattern": "gamma", "rate_per_s": 5, "burstiness": 0.5,
+        }  # fmt: skip
+
+
+def test_a_duration_limits_an_open_loop_and_a_closed_one() -> None:
+    """An open loop is cut to what is due in it; a closed one ends by the clock."""
+    (opened,) = _settings(
+        _URL, "--rate", "10", "--arrivals", "constant", "--duration", "3s", "--warmup", "0"
+    ).steps
+    (closed,) = _settings(_URL, "--concurrency", "2", "--duration", "1m").steps
+    assert opened.measured == 30
+    assert (closed.measured, closed.duration_ns) == (None, 60 * NS_PER_S)
+
+
+def test_several_levels_are_measured_in_turn() -> None:
+    """A ladder doubles the level, and ends at saturation."""
+    levels = _settings(_URL, "--concurrency", "1,4,16")
+    ladder = _settings(_URL, "--rate", "2", "--ladder", "--requests", "10")
+    assert [each.schedule.concurrency for each in levels.steps] == [1, 4, 16]
+    assert not levels.stops_at_saturation
+    assert [each.schedule.rate_per_s for each in ladder.steps][:4] == [2, 4, 8, 16]
+    assert ladder.stops_at_saturation
+
+
+def test_every_user_of_a_closed_loop_warms_up() -> None:
+    """Otherwise the first measured requests would meet a server that is not loaded yet."""
+    (only,) = _settings(_URL, "--concurrency", "40").steps
+    assert only.warmup == 40
+
+
+def test_a_higher_percentile_needs_more_requests() -> None:
+    """300 for p99, of which 299 without a miss prove a target."""
+    assert _settings(_URL, "--percentile", "p99").steps[0].measured == 300
+    settings = _settings(_URL, "--check", "duration p99 10s")
+    assert settings.steps[0].measured == 300
+    assert settings.percentile == 99
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "percentile", "limit_ms"),
+    [
+        ("ttft p95 500ms", "time_to_first_token", 95, 500),
+        ("TPOT p50 < 20 ms", "time_per_output_token", 50, 20),
+        ("duration p99.9 <= 1.5s", "duration", 99.9, 1500),
+    ],
+)
+def test_a_target_is_written_as_it_is_said(
+    text: str, metric: str, percentile: float, limit_ms: float
+) -> None:
+    """Metric, percentile and limit."""
+    (target,) = _settings(_URL, "--check", text).targets
+    assert (target.metric, target.percentile) == (metric, percentile)
+    assert target.limit_ns == limit_ms * NS_PER_MS
+
+
+def test_the_body_of_requests_can_have_further_fields() -> None:
+    """A limit in it replaces latspan's own."""
+    settings = _settings(_URL, "--body", '{"max_completion_tokens": 9, "temperature": 0}')
+    assert settings.parameters == {"max_completion_tokens": 9, "temperature": 0}
+    assert settings.max_tokens is None
+
+
+def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of an inference path has the load, the cache, the seed and the targets."""
+    monkeypatch.chdir(tmp_path)
+    Path("chat.toml").write_text(
+        f"""
+        name = "chat"
+        endpoint = "{_URL}"
+        model = "m"
+        [[target]]
+        metric = "ttft"
+        percentile = 99
+        limit_ms = 500
+        [traffic]
+        arrivals = "gamma"
+        burstiness = 0.3
+        rate_per_s = 7
+        timeout_s = 9
+        cache = "cold"
+        seed = 4
+        """
+    )
+    settings = _settings("chat")
+    assert settings.name == "chat"
+    assert settings.endpoint is not None
+    assert (settings.endpoint.url, settings.model, settings.seed) == (_URL, "m", 4)
+    assert (settings.timeout_s, settings.cache, settings.percentile) == (9, CacheState.COLD, 99)
+    assert settings.steps[0].schedule.conditions() == {
+        "pattern": "gamma", "rate_per_s": 7, "burstiness": 0.3,
+    }  # fmt: skip
+    changed = _settings("chat", "--concurrency", "2", "--seed", "0", "--cache", "as-is")
+    assert changed.steps[0].schedule.concurrency == 2
+    assert (changed.seed, changed.cache) == (0, CacheState.AS_IS)
+    assert len(changed.targets) == 1
+
+
+def test_recorded_arrivals_are_replayed(tmp_path: Path) -> None:
+    """Those of the measured requests of a load test, at another speed."""
+    records = [call(-1, at_ms=-900, phase="warmup")]
+    records += [call(index, at_ms=index * 100) for index in range(5)]
+    load_test(tmp_path, records, [step(intended=5)])
+    (only,) = _settings(_URL, "--replay", str(tmp_path), "--speed", "2").steps
+    assert only.schedule.offsets_ns == tuple(50 * NS_PER_MS * n for n in range(5))
+    assert (only.warmup, only.measured) == (0, 5)
+
+
+def test_prompts_imitate_the_lengths_of_a_recording(tmp_path: Path) -> None:
+    """Recordings have no prompts, so only their lengths can be used."""
+    load_test(tmp_path, [call(index) for index in range(5)], [step(intended=5)])
+    prompts = _settings(_URL, "--prompts", str(tmp_path), "--requests", "5").prompts
+    assert prompts.source == "recording"
+    assert {len(prompt.text.split()) for prompt in prompts.prompts} == {round(100 / 1.3) + 4}
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ([_URL, "--rate", "1", "--concurrency", "1"], "--rate and --concurrency", "use one"),
+        ([_URL, "--arrivals", "constant"], "--arrivals constant needs a rate", "--rate"),
+        ([_URL, "--rate", "1,2", "--ladder"], "--ladder begins at one level", "one rate"),
+        ([_URL, "--replay", "none"], "none is not a recording", "latspan"),
+        (["localhost:8000"], "'localhost:8000' is not a URL", "http://localhost:8000/v1"),
+        (["a b:c"], "neither a name, nor a URL, nor module:function", "app:answer"),
+        (["app:answer", "--cache", "cold"], "--cache and --body change requests", "function"),
+        (["unknown"], "no file unknown.toml", "latspan init unknown"),
+        ([_URL, "--api-key-env", "NOT_SET"], "NOT_SET has no API key", "export NOT_SET"),
+        ([_URL, "--prompts", "none.jsonl"], "cannot read the prompts", "omit --prompts"),
+    ],
+)
+def test_a_contradiction_is_explained(
+    line: list[str], message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a hint that mends it."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception, match=message.replace("(", r"\(")) as caught:
+        _settings(*line)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--rate", "0", "more than 0, not 0"),
+        ("--rate", "fast", "'fast' is not a number"),
+        ("--concurrency", "1.5", "'1.5' is not a whole number"),
+        ("--requests", "0", "at least 1, not 0"),
+        ("--duration", "soon", "'soon' is not a time"),
+        ("--timeout", "0s", "'0s' is not a time"),
+        ("--percentile", "100", "from 1 to below 100"),
+        ("--check", "ttft 500ms", "is not a target; for example"),
+        ("--check", "speed p95 500ms", "no metric 'speed'"),
+        ("--body", "[]", "not a JSON object"),
+        ("--body", '{"stream": false}', "latspan sets the field 'stream' itself"),
+    ],
+)
+def test_a_wrong_value_is_explained(option: str, value: str, message: str) -> None:
+    """The parser names the option."""
+    with pytest.raises(argparse.ArgumentError, match="argument") as caught:
+        _arguments(_URL, option, value)
+    assert message in str(caught.value)
+
+
+def test_a_key_with_a_line_end_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would break the request; white space around it is harmless."""
+    monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
+    endpoint = _settings(_URL).endpoint
+    assert endpoint is not None
+    assert endpoint.api_key == "sk-1"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1\nX: y")
+    with pytest.raises(ConfigError, match="characters that no key has"):
+        _settings(_URL)
+
+
+def test_the_folder_has_the_name_and_the_time() -> None:
+    """Two measurements do not collide, and a URL makes a plain name."""
+    folder = folder_of(_arguments(_URL), _URL)
+    assert folder.parent == Path("recordings")
+    assert folder.name.startswith("localhost-8000-v1-20")
+    assert folder_of(_arguments(_URL, "-o", "x"), _URL) == Path("x")
+
+
+def test_settings_hold_no_key_in_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be logged."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    assert "sk-secret" not in repr(_settings(_URL))
+    assert "sk-secret" not in json.dumps(_settings(_URL).parameters)
