@@ -324,13 +324,27 @@ def test_a_receiver_that_refuses_a_small_span_is_full(clock: ManualClock) -> Non
     export.closing()(DEADLINE_S)
 
 
+class Held(IntervalExporter):
+    """Accept everything once all spans have ended."""
+
+    def __init__(self, *, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.all_ended = threading.Event()
+
+    def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+        """Wait, and accept the batch."""
+        assert self.all_ended.wait(DEADLINE_S)
+        return super().send(spans)
+
+
 def test_the_size_of_a_batch_is_limited_in_bytes(clock: ManualClock) -> None:
     """Each span counts as about 300 bytes plus its text."""
-    outlet = IntervalExporter(clock=clock)
+    outlet = Held(clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, size_bytes=3_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
     for name in "abcdef":
         end_span(export, name, text="x" * (5_000 if name == "d" else 1_000))
+    outlet.all_ended.set()
     assert export.flushing()(DEADLINE_S)
 
     assert "".join(name for _, sent in outlet.sent for name in sent) == "abcdef"
