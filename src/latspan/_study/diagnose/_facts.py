@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from latspan import semconv
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._table import RequestTable
 
@@ -175,15 +176,18 @@ class Facts:
     @cached_property
     def in_flight(self) -> NDArray[np.float64]:
         """Mean number of other units in flight during each unit."""
-        start = self.table.start_ns.astype(np.float64)
-        end = start + np.maximum(self.table.duration_ns, 1.0)
-        times = np.concatenate([start, end])
-        steps = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
-        order = np.argsort(times, kind="stable")
-        times, running = times[order], np.cumsum(steps[order])
-        area = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(times))])
-        total = np.interp(end, times, area) - np.interp(start, times, area)
-        return total / (end - start) - 1
+        return _in_flight(self.table, np.ones(len(self.table), dtype=bool))
+
+    @cached_property
+    def in_flight_at_server(self) -> NDArray[np.float64]:
+        """The same, of units of the same server if there are several."""
+        if semconv.SERVER_ADDRESS not in self.table.groups:
+            return self.in_flight
+        codes, _ = self.table.groups[semconv.SERVER_ADDRESS]
+        result = np.zeros(len(self.table))
+        for code in np.unique(codes):
+            result[codes == code] = _in_flight(self.table, codes == code)
+        return result
 
     @cached_property
     def slow_group(self) -> SlowGroup | None:
@@ -227,6 +231,18 @@ class Facts:
         """Return which units belong to a group."""
         codes, values = self.table.groups[group.attribute]
         return codes == values.index(group.value)
+
+
+def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    start = table.start_ns[chosen].astype(np.float64)
+    end = start + np.maximum(table.duration_ns[chosen], 1.0)
+    times = np.concatenate([start, end])
+    steps = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
+    order = np.argsort(times, kind="stable")
+    times, running = times[order], np.cumsum(steps[order])
+    area = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(times))])
+    total = np.interp(end, times, area) - np.interp(start, times, area)
+    return total / (end - start) - 1
 
 
 def _uncached(table: RequestTable) -> NDArray[np.float64]:
