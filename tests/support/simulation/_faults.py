@@ -265,6 +265,15 @@ _FAULTS: Final = (
         goal="p95 ttft",
     ),
     Fault(
+        "slow_prefill",
+        "slow_prefill",
+        lambda on, by: replace(
+            on, prefill_token_ms=0.6 * by, step_ms=10.0, rate_per_s=0.6
+        ),
+        frozenset({"server_wait"}),
+        goal="p95 ttft",
+    ),
+    Fault(
         "reasoning",
         "reasoning",
         lambda on, by: replace(on, reasoning=Length(150 * by), rate_per_s=3.0),
@@ -372,5 +381,8 @@ def scenario_of(*faults: tuple[str, float], noise: bool = False) -> Scenario:
     """Return the scenario with faults of given strengths."""
     scenario = HEALTHY
     for name, strength in faults:
+        before = scenario.rate_per_s
         scenario = FAULTS[name].change(scenario, strength)
+        if scenario is not HEALTHY and len(faults) > 1:
+            scenario = replace(scenario, rate_per_s=min(before, scenario.rate_per_s))
     return noisy(scenario) if noise else scenario

@@ -30,6 +30,11 @@ _MOST_POINTS: Final = 2_000
 _EXACT_UP_TO: Final = 3_000
 _SIGNIFICANT: Final = 0.01
 _LIFT: Final = 1.5
+_PARTS: Final = 4
+_LEAST_LOADED: Final = 3
+_SLOWER: Final = 1.3
+"""Ratio of medians from which a group is slow, in all but one quarter of the recording."""
+
 _EXPLAINS: Final = 0.6
 """Fraction of the tail band that one group must hold to explain it."""
 
@@ -194,8 +199,8 @@ class Facts:
         """
         Group of units that explains the tail; ``None`` if there is none.
 
-        Each value of each attribute is tested, and the smallest probability is corrected for the
-        number of tests by Holm's method.
+        Each value of each attribute is tested, and probabilities are corrected for the number of
+        tests by Holm's method. The group has to be slow throughout the recording, too.
         """
         tests: list[tuple[float, SlowGroup]] = []
         size = int((~np.isnan(self.table.value_ns)).sum())
@@ -221,11 +226,40 @@ class Facts:
                         ),
                     )
                 )
-        if not tests:
-            return None
-        probability, group = min(tests, key=lambda test: (test[0], -test[1].of_tail))
-        explains = group.of_tail >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
-        return group if explains and probability * len(tests) < _SIGNIFICANT else None
+        for rank, (probability, group) in enumerate(
+            sorted(tests, key=lambda test: (test[0], -test[1].of_tail))
+        ):
+            if probability * (len(tests) - rank) >= _SIGNIFICANT:
+                return None
+            explains = group.of_tail >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
+            if explains and self._is_slow_throughout(group):
+                return group
+        return None
+
+    def _is_slow_throughout(self, group: SlowGroup) -> bool:
+        """
+        Return whether a group is slow in each quarter of the recording, and without load.
+
+        A queue delays many requests of one server together, so the exact test alone would find a
+        group in one long queue.
+        """
+        inside, values = self.members(group), self.table.value_ns
+
+        def is_slow(rows: NDArray[np.int64]) -> bool:
+            own, others = rows[inside[rows]], rows[~inside[rows]]
+            return bool(_median(values[own]) > _SLOWER * _median(values[others]))
+
+        parts = np.array_split(np.arange(len(self.table)), _PARTS)
+        if sum(map(is_slow, parts)) < _PARTS - 1:
+            return False
+        # A group whose server has more to do, and is as fast as the others at the same load, is
+        # not slow by itself.
+        load = self.in_flight_at_server
+        idle = [
+            rows[np.argsort(load[rows], kind="stable")][: max(1, len(rows) // _LEAST_LOADED)]
+            for rows in (np.flatnonzero(inside), np.flatnonzero(~inside))
+        ]
+        return is_slow(np.concatenate(idle))
 
     def members(self, group: SlowGroup) -> NDArray[np.bool_]:
         """Return which units belong to a group."""
