@@ -81,7 +81,9 @@ def _run(cells: Sequence[Cell]) -> Iterable[Judged]:
     for number, cell in enumerate(cells):
         if number % 50 == 0:
             sys.stderr.write(f"{number:,} of {len(cells):,} cells\n")
-        yield judged(cell)
+        result = judged(cell)
+        if result is not None:
+            yield result
 
 
 def _matrix(results: Sequence[Judged]) -> list[tuple[str, ...]]:

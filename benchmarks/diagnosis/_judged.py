@@ -37,6 +37,12 @@ _TRUTH_SEED: Final = 77
 _EQUAL: Final = 0.75
 """Ratio of two gains from which either of two faults is a right answer."""
 
+_DECISIVE: Final = 0.4
+"""
+Fraction of the percentile that removing one fault of a pair has to save. Below, the largest part of
+the time is that of the healthy system.
+"""
+
 _HEALTHY_LIMIT: Final = 1.2
 """Limit of a healthy system as a multiple of its true percentile."""
 
@@ -74,8 +80,11 @@ class Judged:
     sentence: str
 
 
-def judged(cell: Cell) -> Judged:
-    """Return the diagnosis of a cell, and the truth."""
+def judged(cell: Cell) -> Judged | None:
+    """Return the diagnosis of a cell, and the truth; ``None`` if no fault of a pair is decisive."""
+    expected = _expected(cell)
+    if cell.faults and not expected:
+        return None
     scenario = _scenario(cell)
     goal = _goal(cell)
     calibration = None
@@ -91,7 +100,6 @@ def judged(cell: Cell) -> Judged:
             stable_tokens=scenario.stable or None,
         )
     answer = _answer(diagnosis)
-    expected = _expected(cell)
     return Judged(
         cell,
         "/".join(sorted({fault.cause for fault in expected})) or Conclusion.NOTHING_TO_FIX,
@@ -132,16 +140,23 @@ def _calibration(cell: Cell) -> list[RequestRecord]:
 
 
 @cache
-def _percentile_ns(faults: tuple[tuple[str, float], ...], goal: str, *, noise: bool) -> float:
-    """Return the true percentile, from a long simulation."""
-    scenario = replace(scenario_of(*faults, noise=noise), requests=_TRUTH_REQUESTS)
+def _percentile_ns(
+    faults: tuple[tuple[str, float], ...], goal: str, *, noise: bool, rate_per_s: float
+) -> float:
+    """Return the true percentile at a load, from a long simulation."""
+    scenario = replace(
+        scenario_of(*faults, noise=noise), requests=_TRUTH_REQUESTS, rate_per_s=rate_per_s
+    )
     parsed = parse_goal(goal)
     table = table_of(_records(scenario, _TRUTH_SEED), parsed)
     return float(np.nanpercentile(table.value_ns, parsed.percentile))
 
 
 def _limit_ns(goal: str) -> int:
-    return round(_HEALTHY_LIMIT * _percentile_ns((), goal, noise=True))
+    return round(
+        _HEALTHY_LIMIT
+        * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
+    )
 
 
 def _expected(cell: Cell) -> list[Fault]:
@@ -149,14 +164,18 @@ def _expected(cell: Cell) -> list[Fault]:
     if len(cell.faults) < 2:
         return [FAULTS[name] for name, _ in cell.faults]
     goal = _goal(cell)
-    whole = _percentile_ns(cell.faults, goal, noise=cell.noise)
+    rate_per_s = scenario_of(*cell.faults).rate_per_s
+
+    def percentile_ns(*faults: tuple[str, float]) -> float:
+        return _percentile_ns(faults, goal, noise=cell.noise, rate_per_s=rate_per_s)
+
+    whole = percentile_ns(*cell.faults)
     gains = [
-        whole
-        - _percentile_ns(
-            tuple(other for other in cell.faults if other != fault), goal, noise=cell.noise
-        )
+        whole - percentile_ns(*(other for other in cell.faults if other != fault))
         for fault in cell.faults
     ]
+    if max(gains) < _DECISIVE * whole:
+        return []
     return [
         FAULTS[name]
         for (name, _), gain in zip(cell.faults, gains, strict=True)

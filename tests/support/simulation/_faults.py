@@ -123,7 +123,7 @@ _FAULTS: Final = (
         "no_connection_reuse",
         "no_connection_reuse",
         lambda on, by: replace(on, keep_alive=0.0, rtt_ms=100 * by),
-        frozenset({"connect", "tls"}),
+        frozenset({"connect", "server_wait"}),
         goal="p95 ttft",
     ),
     Fault(

@@ -26,6 +26,15 @@ The same for answers. Slow requests are long ones in any recording, so usual var
 count: with a lognormal length of sigma 0.4 the slowest tenth has 1.9 times the median.
 """
 
+_LONG_PROMPT: Final = 2_000
+"""Number of tokens from which a prompt is long whatever the others are."""
+
+_BURSTY: Final = 3.0
+"""Variance of arrivals, as a multiple of independent ones, from which they come in bursts."""
+
+_NEVER_EMPTY: Final = 0.2
+"""Fraction of the tail's wait that even the quickest tenth waits if a queue is never empty."""
+
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
 
@@ -34,6 +43,9 @@ _LOADED: Final = 1.3
 
 _LOAD_EXPLAINS: Final = 0.5
 """Fraction of the excess per token that must follow from the load."""
+
+_HEAVY: Final = 3.0
+"""Multiple of the median prompt from which a prompt delays the streams of others."""
 
 _CORRELATED: Final = 0.3
 _STALL_EXPLAINS: Final = 0.5
@@ -77,7 +89,12 @@ def queue(facts: Facts) -> Finding | None:
             "slots are full too, so more memory would not shorten the queue",
             (SegmentName.QUEUE,),
         )
-    if facts.is_spread(leader):
+    waits = facts.table.segment(SegmentName.QUEUE)
+    never_empty = float(np.quantile(waits, 0.1)) >= _NEVER_EMPTY * leader.mean_ns
+    bursty = facts.burstiness >= _BURSTY
+    if bursty:
+        evidence.append(f"arrivals vary {times(facts.burstiness)} as much as independent ones")
+    if facts.is_spread(leader) and (never_empty or not bursty):
         return Finding(
             "under_capacity",
             "requests wait in the server's queue, typical ones too",
@@ -124,11 +141,17 @@ def prefill(facts: Facts) -> Finding | None:
             "the share of cached tokens is high and prefill remains",
             (SegmentName.PREFILL,),
         )
-    longer = facts.tail(facts.uncached_tokens) / max(facts.typical(facts.uncached_tokens), 1.0)
+    longer = uncached / max(facts.typical(facts.uncached_tokens), 1.0)
     line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
-    if line is not None and line.correlation >= _CORRELATED:
+    grows = line is not None and line.correlation >= _CORRELATED
+    if line is not None and grows:
         evidence.append(f"prefill grows by {line.slope / 1e3:.0f} µs per uncached prompt token")
-    if longer >= _LONGER or (line is not None and line.correlation >= _CORRELATED):
+    risen = line is not None and facts.is_slower_than_calibrated(line)
+    if facts.calibration is not None:
+        evidence.append(
+            f"at concurrency 1 it was {facts.calibration.per_token_ns / 1e3:.0f} µs per token"
+        )
+    if not risen and (longer >= _LONGER or grows or uncached >= _LONG_PROMPT):
         return Finding(
             "long_context",
             "the server processes long prompts",
@@ -149,51 +172,12 @@ def prefill(facts: Facts) -> Finding | None:
 
 def server_wait(facts: Facts) -> Finding | None:
     """The wait for the server, of which no evidence knows the inside."""
-    leader = facts.leader
-    calibration = facts.calibration
-    evidence = [f"slow requests wait {milliseconds(leader.mean_ns)} for the server"]
-    if calibration is None:
-        return Finding(
-            "server_wait",
-            "the server works or lets requests wait; nothing tells queue and prefill apart",
-            "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
-            tuple(evidence),
-            "the server reports its times",
-            (SegmentName.SERVER_WAIT,),
-        )
-    expected = calibration.intercept_ns + calibration.per_token_ns * facts.uncached_tokens
-    wait = facts.table.segment(SegmentName.SERVER_WAIT)
-    queued = np.clip(wait - expected, 0, None)
-    tail = facts.attribution.tail
-    total = float(np.nansum(wait[tail])) or 1.0
-    share = float(np.nansum(queued[tail])) / total
-    evidence.append(
-        f"{percent(share)} of that wait is longer than the server needs for these prompts alone"
-    )
-    if share >= 0.5:
-        spread = float(np.nanmedian(queued[facts.attribution.typical])) >= 0.5 * float(
-            np.nanmedian(queued[tail])
-        )
-        cause = "under_capacity" if spread else "bursts"
-        return Finding(
-            cause,
-            "requests wait in the server's queue" + (", typical ones too" if spread else ""),
-            "add capacity (slots, replicas) or lower the load"
-            if spread
-            else "smooth arrivals: admit fewer requests at a time, or batch adaptively",
-            (*evidence, "estimated from a measurement at concurrency 1"),
-            "the server reports a short queue",
-            (SegmentName.SERVER_WAIT,),
-        )
-    found = prefill(facts)
-    if found is None:
-        return None
     return Finding(
-        found.cause,
-        found.summary,
-        found.lever,
-        (*evidence, *found.evidence[1:], "estimated from a measurement at concurrency 1"),
-        found.refuted_by,
+        "server_wait",
+        "the server works or lets requests wait; nothing tells queue and prefill apart",
+        "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
+        (f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",),
+        "the server reports its times",
         (SegmentName.SERVER_WAIT,),
     )
 
@@ -373,10 +357,14 @@ def _meets_prefills(facts: Facts) -> bool:
     """Return whether slow units meet more prefill work of others than typical ones do."""
     table = facts.table
     work = table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
+    size = facts.uncached_tokens
+    if not np.isfinite(size).any():
+        # A stall of the server makes the waits of others long too, so tokens are better evidence.
+        size = work
     start = table.start_ns.astype(np.float64)
     first = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
     begin = start + np.clip(first - work, 0, None)
-    heavy = work >= 2 * max(float(np.median(work)), 1.0)
+    heavy = size >= _HEAVY * max(float(np.nanmedian(size)), 1.0)
     if heavy.sum() < 3:
         return False
     at = np.sort(begin[heavy])
