@@ -25,6 +25,11 @@ __all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
 
 _SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
 _ESTIMATED: Final = 0.5
+_ESTIMATE_ERROR: Final = 0.36
+"""
+Lead that an estimated queue needs over prefill. Its share is up to 0.18 too large, since a busy
+server needs longer for a prompt than an idle one, and the share of prefill as much too small.
+"""
 
 _LARGE: Final = 0.30
 """Share that one segment needs for its cause to be named: below, the time is spread out."""
@@ -207,7 +212,7 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             f" {percent(leader.share)}. Compare components with a budget.",
             finding,
         )
-    if attribution.lead <= 0 and runner_up is not None:
+    if runner_up is not None and (attribution.lead <= 0 or _is_uncertain(leader, runner_up)):
         return result(
             Conclusion.TIE,
             f"At {goal}, {leader.name} ({percent(leader.share)}) and {runner_up.name}"
@@ -219,6 +224,16 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
         Conclusion.FIX,
         f"At {goal}, {leader.name} is {percent(leader.share)} {of}{summary}.",
         finding,
+    )
+
+
+def _is_uncertain(leader: Share, runner_up: Share) -> bool:
+    """Return whether a queue that is estimated leads by less than the error of the estimate."""
+    return (
+        leader.name == SegmentName.QUEUE
+        and runner_up.name == SegmentName.PREFILL
+        and leader.uncertain > _ESTIMATED
+        and leader.share - runner_up.share < _ESTIMATE_ERROR
     )
 
 

@@ -258,13 +258,18 @@ class Facts:
     @cached_property
     def in_flight_at_server(self) -> NDArray[np.float64]:
         """The same, of units of the same server if there are several."""
-        if semconv.SERVER_ADDRESS not in self.table.groups:
-            return self.in_flight
-        codes, _ = self.table.groups[semconv.SERVER_ADDRESS]
         result = np.zeros(len(self.table))
-        for code in np.unique(codes):
-            result[codes == code] = _in_flight(self.table, codes == code)
+        for server in self.servers:
+            result[server] = _in_flight(self.table, server)
         return result
+
+    @cached_property
+    def servers(self) -> list[NDArray[np.bool_]]:
+        """Units of each server, by its address; one item with all units if there is only one."""
+        if semconv.SERVER_ADDRESS not in self.table.groups:
+            return [np.ones(len(self.table), dtype=bool)]
+        codes, _ = self.table.groups[semconv.SERVER_ADDRESS]
+        return [codes == code for code in np.unique(codes)]
 
     @cached_property
     def slow_group(self) -> SlowGroup | None:

@@ -354,7 +354,7 @@ def _stalls(facts: Facts) -> Finding | None:
 
 
 def _meets_prefills(facts: Facts) -> bool:
-    """Return whether slow units meet more prefill work of others than typical ones do."""
+    """Return whether streams stall more if other requests' long prompts are processed meanwhile."""
     table = facts.table
     work = table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
     size = facts.uncached_tokens
@@ -367,10 +367,13 @@ def _meets_prefills(facts: Facts) -> bool:
     heavy = size >= _HEAVY * max(float(np.nanmedian(size)), 1.0)
     if heavy.sum() < 3:
         return False
-    at = np.sort(begin[heavy])
-    stream_start, stream_end = start + first, start + table.duration_ns
-    met = np.searchsorted(at, stream_end) - np.searchsorted(at, stream_start)
-    tail, typical = facts.attribution.tail, facts.attribution.typical
-    return bool(
-        (met[tail] > 0).mean() >= 0.5 and (met[tail] > 0).mean() > 1.5 * ((met[typical] > 0).mean())
-    )
+    met = np.zeros(len(table))
+    for server in facts.servers:
+        begins = np.sort(begin[heavy & server])
+        ends = np.sort((start + first)[heavy & server])
+        # Those that began before the stream ended, without those that ended before it began.
+        before_end = np.searchsorted(begins, start[server] + table.duration_ns[server])
+        met[server] = before_end - np.searchsorted(ends, start[server] + first[server], "right")
+    stalled = table.number("stalled")
+    line = facts.line((met > 0).astype(np.float64), stalled)
+    return line is not None and line.correlation >= _CORRELATED
