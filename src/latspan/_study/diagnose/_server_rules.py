@@ -321,7 +321,7 @@ def _stalls(facts: Facts) -> Finding | None:
     if not np.isfinite(usual[tail]).any() or decode_excess <= 0 or not len(typical):
         return None
     more = float(stalled[tail].mean() - stalled[typical].mean())
-    even = facts.tail(usual) < _LOADED * facts.typical(usual)
+    even = facts.tail(usual) < _LONGER * facts.typical(usual)
     if not even or more < _STALL_EXPLAINS * decode_excess:
         return None
     evidence = (
