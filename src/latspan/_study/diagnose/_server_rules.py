@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -237,7 +237,8 @@ def decode(facts: Facts) -> Finding | None:
         busy = facts.tail(load)
         excess = facts.tail(per_token) - unloaded
         by_load = line.slope * (busy - _least_busy(facts))
-        if facts.tail(per_token) >= _LOADED * unloaded and by_load >= _LOAD_EXPLAINS * excess:
+        slow = facts.tail(per_token) >= _LOADED * unloaded > 0
+        if slow and by_load >= _LOAD_EXPLAINS * excess:
             return Finding(
                 "batch_contention",
                 "decode slows down while other requests run",
@@ -286,7 +287,7 @@ def _unloaded(facts: Facts, per_token: NDArray[np.float64]) -> float:
     known = np.flatnonzero(~np.isnan(per_token))
     load = facts.in_flight_at_server
     least = known[np.argsort(load[known], kind="stable")[: max(10, len(known) // 10)]]
-    return float(np.median(per_token[least])) or 1.0
+    return float(np.median(per_token[least])) if len(least) else nan
 
 
 def _least_busy(facts: Facts) -> float:
