@@ -23,8 +23,8 @@ def test_it_is_a_weighted_mean_of_the_order_statistics() -> None:
 
 @pytest.mark.parametrize("percentile", [50, 90, 95, 99])
 def test_it_is_near_the_true_percentile(percentile: float) -> None:
-    """2,000 lognormal values, within 4 %."""
-    z = {50: 0.0, 90: 1.28155, 95: 1.64485, 99: 2.32635}[percentile]
+    """2,000 lognormal values, within 6 %."""
+    z = {50.0: 0.0, 90.0: 1.28155, 95.0: 1.64485, 99.0: 2.32635}[percentile]
     assert Sample.of(VALUES).quantile(percentile) == pytest.approx(math.exp(19 + 0.5 * z), rel=0.06)
 
 
