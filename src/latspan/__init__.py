@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         write_interval,
     )
     from latspan._recording.folder import Recording, open_recording
-    from latspan._report import report
+    from latspan._report import diagnose, report
     from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
     from latspan._segments import Kind, Source
     from latspan._stages import (
@@ -80,6 +80,7 @@ __all__ = [
     "auto_instrument",
     "batch",
     "configure",
+    "diagnose",
     "force_flush",
     "handoff",
     "mark_degraded",
@@ -124,6 +125,7 @@ _HOMES: Final = {
     "auto_instrument": "latspan._instrument",
     "batch": "latspan._stages",
     "configure": "latspan._sdk",
+    "diagnose": "latspan._report",
     "force_flush": "latspan._sdk",
     "handoff": "latspan._stages",
     "mark_degraded": "latspan._stages",

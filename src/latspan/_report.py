@@ -1,4 +1,4 @@
-"""Report on what this process recorded, or on a recording of several processes."""
+"""Report and diagnosis of what this process recorded, or of a recording of several processes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from latspan import _runtime, _sdk
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._segments import Kind
 
 if TYPE_CHECKING:
     from latspan._recording import Snapshot
     from latspan._recording.folder import Recording
-    from latspan.reports import Report
+    from latspan.reports import DiagnosisReport, Report
 
-__all__ = ["report", "report_of_recording"]
+__all__ = ["diagnose", "report", "report_of_recording"]
 
 _NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
 
@@ -41,6 +42,46 @@ def report(snapshot: Snapshot | None = None) -> Report:
     runtime = _runtime.current()
     expected = DEFAULT_EXPECTATIONS if runtime is None else runtime.expected
     return Report(_sdk.snapshot() if snapshot is None else snapshot, expected)
+
+
+def diagnose(
+    goal: str = "p95 duration",
+    *,
+    limit_ms: float | None = None,
+    kind: Kind | str | None = None,
+    snapshot: Snapshot | None = None,
+) -> DiagnosisReport:
+    """
+    Return the one delay to fix: ``print(latspan.diagnose("p95 ttft", limit_ms=500))``.
+
+    It covers the latest requests and calls, whose number the setting ``keep_records`` limits. A
+    :doc:`recording <guides/recording>` has all of them, and more facts on each.
+
+    Args:
+        goal: Percentile and metric to explain: ``duration``, ``ttft`` or ``ttfv``.
+        limit_ms: Target in milliseconds; if it is met, there is nothing to fix.
+        kind: ``request`` or ``call``; if not given, requests if there are any.
+        snapshot: Data to diagnose, for example of a test; if not given, everything recorded by
+            this process so far.
+
+    Returns:
+        A diagnosis that ``print`` shows as text and a notebook as HTML.
+
+    Raises:
+        ConfigError: ``goal``, ``limit_ms`` or ``kind`` is not valid.
+        UnknownNameError: There is no such metric.
+        MissingExtraError: The extra ``study`` is not installed.
+    """
+    from latspan.reports import DiagnosisReport, needs_study
+
+    with needs_study():
+        from latspan._study.diagnose import diagnose, parse_goal
+
+    wanted = None if kind is None else Kind(kind)
+    data = _sdk.snapshot() if snapshot is None else snapshot
+    parsed = parse_goal(goal, limit_ms=limit_ms, kind=wanted)
+    notes = () if data.empty_reason is None else (data.empty_reason,)
+    return DiagnosisReport(diagnose(data.records, parsed, notes=notes))
 
 
 def report_of_recording(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.reports._rich import needs_rich
+from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
     from latspan._recording.folder import Recording
@@ -77,7 +77,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # First, because a missing package is reported before the work, not after it.
-    with needs_rich():
+    with needs_study():
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     from latspan._recording.folder import open_recording

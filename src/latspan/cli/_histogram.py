@@ -255,9 +255,9 @@ def _write(writer: HistogramLogWriter, totals: LogTotals) -> None:
 
 def _printer() -> Callable[[object], None]:
     """Return the function that prints a table; raise now if its package is missing."""
-    from latspan.reports._rich import needs_rich
+    from latspan.reports._extra import needs_study
 
-    with needs_rich():
+    with needs_study():
         from rich.console import Console
 
     def show(table: object) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._measure_options import add_options, folder_of, settings_of
-from latspan.reports._rich import needs_rich
+from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
     from latspan._load import MeasureSettings
@@ -45,7 +45,7 @@ requests are needed; 4 invalid. Ctrl-C keeps what was measured."""
 
 def _run(arguments: argparse.Namespace) -> int:
     # First, because a missing package is reported before the load, not after it.
-    with needs_rich():
+    with needs_study():
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     from latspan._load import measure

@@ -11,14 +11,18 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.cli._supervisor import end_as, supervise
 from latspan.errors import ConfigError, LatspanError
-from latspan.reports._rich import needs_rich
+from latspan.reports._extra import needs_study
+
+if TYPE_CHECKING:
+    from latspan._recording.folder import Recording
+    from latspan.reports import DiagnosisReport
 
 __all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
 
@@ -105,7 +109,7 @@ def _run_to_end(path: str, program: list[str], *, record: str | None, report: bo
 
     if report:
         # First, because a missing package is reported before the run, not after it.
-        with needs_rich():
+        with needs_study():
             import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     expected, off_reason = _expectations()
@@ -181,13 +185,32 @@ def _print_report(folder: str, expected: Expectations, off_reason: str | None) -
 
     recording = Recording(Path(folder), {})
     report = report_of_recording(recording, expected, empty_reason=off_reason)
+    diagnosis = _diagnosis_of(recording)
     # The program's output may be redirected, and belongs to the program. Without a terminal, or
     # without stderr, the report must not fail the run.
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(file=sys.stderr)
-            Console(file=sys.stderr, highlight=False).print(report, crop=False)
+            console = Console(file=sys.stderr, highlight=False)
+            console.print(report, crop=False)
+            if diagnosis is not None:
+                console.print()
+                console.print(diagnosis, crop=False)
             sys.stderr.flush()
+
+
+def _diagnosis_of(recording: Recording) -> DiagnosisReport | None:
+    """Return the diagnosis; ``None`` if there are too few requests, or numpy is missing."""
+    try:
+        from latspan._study.diagnose import Conclusion, diagnose_recording
+    except ImportError:
+        return None
+    from latspan.reports import DiagnosisReport
+
+    diagnosis = diagnose_recording(recording)
+    if diagnosis.conclusion in (Conclusion.TOO_FEW, Conclusion.UNRELIABLE):
+        return None
+    return DiagnosisReport(diagnosis, is_brief=True)
 
 
 def explain_error(path: str, error: OSError) -> int:

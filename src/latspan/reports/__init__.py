@@ -11,8 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan.reports._extra import needs_study
 from latspan.reports._json import DEMO_SCHEMA, demo_document
-from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
     from latspan.reports._diagnosis import DiagnosisReport
@@ -40,6 +40,7 @@ __all__ = [
     "diagnosis_document",
     "diagnosis_markdown",
     "measurement_document",
+    "needs_study",
 ]
 
 _HOMES: Final = {
@@ -58,6 +59,6 @@ _HOMES: Final = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    with needs_rich():
+    with needs_study():
         module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
     return getattr(module, name)

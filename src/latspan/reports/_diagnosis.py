@@ -10,9 +10,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._drawing import FAINT, count, letters, milliseconds, percent, style_of
-from latspan._segments import Source
 from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
 from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+from latspan.reports._printable import Printable
 
 __all__ = ["DiagnosisReport"]
 
@@ -22,17 +22,23 @@ _LEAST_SHARE: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class DiagnosisReport:
+class DiagnosisReport(Printable):
     """
-    A diagnosis.
+    Diagnosis of the one delay to fix.
+
+    ``print`` shows it as text, rich's ``print`` in colour, and a notebook as HTML.
 
     Args:
-        diagnosis: Result to show.
+        diagnosis: Conclusion, shares, cause, evidence and lever.
         is_brief: Whether to show only the sentence, the evidence and the lever.
     """
 
     diagnosis: Diagnosis
     is_brief: bool = False
+
+    def __repr__(self) -> str:
+        """Return the conclusion."""
+        return f"<latspan.reports.DiagnosisReport: {self.diagnosis.sentence}>"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the parts, separated by blank lines."""
@@ -85,7 +91,7 @@ def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
 
 
 def _row(share: Share) -> list[Text]:
-    source = Source.ESTIMATED if share.uncertain > 0 else Source.MEASURED
+    source = share.source
     return [
         Text(share.name),
         Text(milliseconds(round(share.mean_ns))),

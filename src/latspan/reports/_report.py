@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,15 +14,13 @@ from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import Snapshot
 from latspan.reports._group import Group, calls_in, requests_in, served_in
 from latspan.reports._layout import prose
+from latspan.reports._printable import Printable
 from latspan.reports._slow import median_of, sentence, slowest_of
 from latspan.reports._smoothness import SmoothnessTable
 from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
 from latspan.reports._waterfall import Waterfall
 
 __all__ = ["Report"]
-
-_WIDTH: Final = 100
-"""Width of a report in characters where there is no terminal."""
 
 _PART: Final = (
     "This is a part of a snapshot, which has histograms but no complete records, so only these"
@@ -35,14 +31,9 @@ _WITHOUT_RECORDS: Final = (
     " setting keep_records is the number of records that latspan keeps."
 )
 
-_PRE: Final = (
-    '<pre style="white-space:pre;overflow-x:auto;line-height:normal;'
-    "font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace\">{code}</pre>"
-)
-
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Printable):
     """
     Report on where requests and calls spent their time, from a single one to the slowest tenth.
 
@@ -86,23 +77,10 @@ class Report:
                 yield ""
             yield part
 
-    def __str__(self) -> str:
-        """Return the report as plain text, as wide as the terminal."""
-        return self._drawn(shutil.get_terminal_size((_WIDTH, 24)).columns).export_text()
-
-    def _repr_html_(self) -> str:
-        """Return the report as HTML, for notebooks."""
-        return self._drawn(_WIDTH).export_html(inline_styles=True, code_format=_PRE)
-
     def __repr__(self) -> str:
         """Return the number of records in words."""
         held = ", ".join(group.number for group in self._groups())
         return f"<latspan.reports.Report: {held or 'nothing recorded'}>"
-
-    def _drawn(self, width: int) -> Console:
-        console = Console(record=True, width=width, file=io.StringIO(), highlight=False)
-        console.print(self, crop=False)
-        return console
 
     def _groups(self) -> tuple[Group, ...]:
         found = (requests_in(self.snapshot), served_in(self.snapshot), calls_in(self.snapshot))

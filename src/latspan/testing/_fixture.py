@@ -17,6 +17,8 @@ from latspan.testing._capture import Captured, capture
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from latspan.reports import DiagnosisReport
+
 __all__ = ["LatspanCapture", "recording_fixture"]
 
 _SERIES_ATTRIBUTES: Final = "LATSPAN_SERIES_ATTRIBUTES"
@@ -139,6 +141,22 @@ class LatspanCapture:
     def to_dict(self, *, unit: TimeUnit = "ms") -> dict[str, Any]:
         """Return one row of plain values per series; see :meth:`latspan.Snapshot.to_dict`."""
         return self.snapshot().to_dict(unit=unit)
+
+    def diagnose(
+        self,
+        goal: str = "p95 duration",
+        *,
+        limit_ms: float | None = None,
+        kind: Kind | str | None = None,
+    ) -> DiagnosisReport:
+        """
+        Return the one delay to fix; see :func:`latspan.diagnose`.
+
+        A failing test shows it: ``assert percentile < 500, latspan_capture.diagnose("p95 ttft")``.
+        """
+        from latspan._report import diagnose
+
+        return diagnose(goal, limit_ms=limit_ms, kind=kind, snapshot=self.snapshot())
 
     def to_pandas(self, *, unit: TimeUnit = "ms") -> DataFrame:
         """Return the rows as a table; see :meth:`latspan.Snapshot.to_pandas`."""

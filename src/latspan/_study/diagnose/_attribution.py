@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from latspan._segments import Source
 from latspan._study.diagnose._table import RequestTable
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Share:
         mean_ns: Mean time per unit of the tail band, in nanoseconds.
         typical_ns: Mean time per unit of the typical band, in nanoseconds.
         uncertain: Fraction of the segment's time that is estimated or unknown.
+        source: Source of most of the segment's time.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Share:
     mean_ns: float
     typical_ns: float
     uncertain: float = 0.0
+    source: Source = Source.MEASURED
 
     @property
     def excess_ns(self) -> float:
@@ -138,6 +141,7 @@ def attribute(table: RequestTable) -> Attribution | None:
                 mean_ns=float(segments[tail, index].mean()),
                 typical_ns=float(segments[typical, index].mean()) if len(typical) else 0.0,
                 uncertain=float(table.uncertain[index]),
+                source=table.sources.get(table.names[index], Source.MEASURED),
             )
             for index in order
             if shares[index] > 0

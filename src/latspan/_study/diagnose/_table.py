@@ -60,6 +60,8 @@ _NOT_GROUPS: Final = (
 )
 """Prefixes of details that are no property by which an application groups its requests."""
 
+_UNCERTAIN: Final = (Source.ESTIMATED, Source.UNKNOWN)
+
 _MOST_VALUES: Final = 40
 """Number of values above which an attribute identifies requests, and does not group them."""
 _PENDING: Final = 100_000
@@ -98,6 +100,7 @@ class RequestTable:
         names: Names of the segments.
         segments_ns: Time of each segment up to the goal metric; shape ``(n, len(names))``.
         uncertain: Fraction of each segment's time that is an estimate; shape ``(len(names),)``.
+        sources: Source of most of the time of each segment.
         kinds: Kind of each stage, by its name.
         numbers: Facts as numbers, by name; shape ``(n,)`` each.
         groups: Attributes with few values: codes of shape ``(n,)``, and their values.
@@ -116,6 +119,7 @@ class RequestTable:
     names: tuple[str, ...]
     segments_ns: NDArray[np.float64]
     uncertain: NDArray[np.float64]
+    sources: Mapping[str, Source]
     kinds: Mapping[str, str]
     numbers: Mapping[str, NDArray[np.float64]]
     groups: Mapping[str, tuple[NDArray[np.int64], tuple[str, ...]]]
@@ -186,7 +190,7 @@ class _Filler:
         self._starts = array("q")
         self._durations = array("d")
         self._segments: dict[str, array[float]] = {}
-        self._uncertain = defaultdict[str, float](float)
+        self._by_source = defaultdict[tuple[str, Source], float](float)
         self._numbers: dict[str, array[float]] = {}
         self._texts: dict[str, tuple[array[int], dict[str, int]]] = {}
         self._chains = array("q")
@@ -222,8 +226,7 @@ class _Filler:
             length = min(end, until_ns) - start
             if length > 0:
                 _at(self._segments, name, row)[row] += length
-                if source in (Source.ESTIMATED, Source.UNKNOWN):
-                    self._uncertain[name] += length
+                self._by_source[name, source] += length
         for name, value in _numbers_of(record, inside):
             _at(self._numbers, name, row, nan)[row] = value
         for name, text in _texts_of(record, inside):
@@ -261,10 +264,16 @@ class _Filler:
             segments_ns=segments,
             uncertain=np.array(
                 [
-                    self._uncertain[name] / total if total else 0.0
+                    sum(self._by_source[name, source] for source in _UNCERTAIN) / total
+                    if total
+                    else 0.0
                     for name, total in zip(names, sums, strict=True)
                 ]
             ),
+            sources={
+                name: max(Source, key=lambda source: self._by_source[name, source])
+                for name in names
+            },
             kinds={name: kinds[name] for name in names if name in kinds},
             numbers={
                 name: np.frombuffer(_fill(column, size, nan))[order]

@@ -1,0 +1,25 @@
+"""Check for the packages of the extra ``study``, which draws on terminals and computes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from latspan.errors import MissingExtraError
+
+__all__ = ["needs_study"]
+
+_PACKAGES: Final = frozenset({"numpy", "rich"})
+
+
+@contextmanager
+def needs_study() -> Generator[None]:
+    """Run a block that imports modules which need the extra; if it is missing, name it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
+            raise
+        raise MissingExtraError(package, extra="study") from error
