@@ -14,14 +14,12 @@ from latspan._study.compare._baseline import (
 from latspan._study.compare._comparison import (
     Comparison,
     Failures,
-    Judgement,
-    Question,
     compare,
     compare_by,
-    question,
 )
 from latspan._study.compare._conditions import Difference, Weight
 from latspan._study.compare._explanation import Explanation, SegmentChange
+from latspan._study.compare._question import Judgement, Question, question
 from latspan._study.compare._rows import Change, Row
 from latspan._study.compare._run import (
     SEGMENT,

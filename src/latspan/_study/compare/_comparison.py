@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from latspan._metrics import LATENCY_METRICS, metric_named
-from latspan._segments import KIND_NOUNS, Kind
+from latspan._segments import Kind
 from latspan._study.compare._conditions import Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
+from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row, judged, rows_of
-from latspan._study.compare._run import Form, Run, part_of
+from latspan._study.compare._run import Run, part_of
+from latspan._study.compare._sentence import conclusion, notes
 from latspan._study.stats import (
     TargetVerdict,
     more_often,
@@ -22,48 +21,15 @@ from latspan._study.stats import (
     runs_needed,
     target_verdict,
 )
-from latspan._targets import Target
 from latspan.errors import ConfigError
 
-__all__ = ["Comparison", "Failures", "Judgement", "Question", "compare", "compare_by", "question"]
+__all__ = ["Comparison", "Failures", "compare", "compare_by"]
 
 _DEFAULT_RUNS: Final = 5
 _LEVEL: Final = 0.05
 _SURE: Final = 0.01
 _LEAST_MORE: Final = 0.005
 """Increase of the fraction of failed requests that is no difference."""
-_GOAL: Final = re.compile(r"p(?P<percentile>\d+(?:\.\d+)?)\s+(?P<metric>\w+)")
-
-
-class Judgement(StrEnum):
-    """What a comparison concludes."""
-
-    IMPROVED = "improved"
-    NO_WORSE = "no worse"
-    WORSE = "worse"
-    INCONCLUSIVE = "inconclusive"
-    NOT_INTERPRETABLE = "not interpretable"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """
-    The percentile that a comparison is about.
-
-    Args:
-        metric: Name of the metric.
-        percentile: In [1, 100).
-        limit_ns: Target in nanoseconds; ``None`` without one.
-        margin: Ratio up to which it is no worse; ``None`` for 1.1 below p90, and 1.2 above.
-    """
-
-    metric: str
-    percentile: float
-    limit_ns: int | None = None
-    margin: float | None = None
-
-    def __str__(self) -> str:
-        return f"p{self.percentile:g} {self.metric}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,54 +108,6 @@ class Comparison:
     def is_attributable(self) -> bool:
         """Whether at most one accepted difference can be the reason of the change."""
         return sum(each.accepted for each in self.differences) <= 1
-
-
-def question(
-    text: str | None,
-    before: Sequence[Run],
-    after: Sequence[Run],
-    *,
-    limit_ms: float | None = None,
-    margin: float | None = None,
-) -> Question:
-    """
-    Return the question of a text such as ``p95 ttft``.
-
-    Args:
-        text: Percentile and metric; if ``None``, the first target of the load test, and without one
-            the p95 of the duration.
-        before: Runs of the first side.
-        after: Runs of the second side.
-        limit_ms: Target in milliseconds, more than 0.
-        margin: Ratio up to which it is no worse, more than 1.
-
-    Raises:
-        ConfigError: The text is no question, or a number is outside its range.
-        UnknownNameError: There is no such metric.
-    """
-    targets: Sequence[Target] = after[0].targets or before[0].targets
-    if limit_ms is not None and not (math.isfinite(limit_ms) and limit_ms > 0):
-        raise ConfigError(f"a limit of {limit_ms:g} ms", hint="use a number greater than 0")
-    if margin is not None and not (math.isfinite(margin) and margin > 1):
-        raise ConfigError(
-            f"a margin of {margin:g}", hint="use a ratio above 1: 1.1 allows 10 percent more"
-        )
-    limit_ns = None if limit_ms is None else round(limit_ms * 1e6)
-    if text is None and targets:
-        first = targets[0]
-        return Question(first.metric, first.percentile, limit_ns or first.limit_ns, margin)
-    found = _GOAL.fullmatch((text or "p95 duration").strip())
-    if found is None or not 1 <= float(found["percentile"]) < 100:
-        raise ConfigError(
-            f"'{text}' is not a goal", hint="for example 'p95 ttft' or 'p99 duration'"
-        )
-    metric, percentile = metric_named(found["metric"]).name, float(found["percentile"])
-    if metric not in LATENCY_METRICS or LATENCY_METRICS[metric].unit != "s":
-        raise ConfigError(f"'{metric}' is not a time", hint="for example 'p95 duration'")
-    for each in targets:
-        if limit_ns is None and (each.metric, each.percentile) == (metric, percentile):
-            limit_ns = each.limit_ns
-    return Question(metric, percentile, limit_ns, margin)
 
 
 def compare_by(
@@ -290,8 +208,16 @@ def compare(
         question=asked,
         kind=after[0].kind,
         judgement=judgement,
-        sentence=_sentence(asked, rows[0], judgement, why, explanation, needed)
-        + _not_attributable(differ, judgement),
+        sentence=conclusion(
+            asked,
+            rows[0],
+            judgement,
+            why,
+            explanation=explanation,
+            needed=needed,
+            target=target,
+            differ=differ,
+        ),
         runs=(len(before), len(after)),
         units=(sum(run.units for run in before), sum(run.units for run in after)),
         rows=tuple(rows),
@@ -309,7 +235,7 @@ def compare(
             else None
         ),
         group=group,
-        notes=tuple(_notes(before, after)),
+        notes=tuple(notes(before, after)),
     )
 
 
@@ -375,65 +301,6 @@ def _needed(goal: Row, before: int, after: int) -> int | None:
     return None if needed is None else max(needed, min(before, after) + 1)
 
 
-def _sentence(
-    asked: Question,
-    goal: Row,
-    judgement: Judgement,
-    why: str,
-    explanation: Explanation | None,
-    needed: int | None,
-) -> str:
-    change = _in_words(goal)
-    if judgement is Judgement.NOT_INTERPRETABLE:
-        return f"Not interpretable: {why}."
-    parts: list[str] = []
-    if judgement is Judgement.IMPROVED:
-        parts.append(f"{asked} improved: {change}")
-    elif judgement is Judgement.NO_WORSE:
-        parts.append(f"{asked} is no worse: {change}, within the margin of ×{goal.margin:.2f}")
-    elif judgement is Judgement.WORSE:
-        parts.append(f"Worse: {why}; {asked}: {change}" if why else f"{asked} is worse: {change}")
-    else:
-        parts.append(
-            f"{asked} could be chance: {change}" if not why else f"{asked}: {change}; {why}"
-        )
-        if needed is not None:
-            parts[0] += f"; {needed} runs per side would probably decide"
-    leading = None if explanation is None else explanation.leading
-    if leading is not None and explanation is not None and goal.change in _EXPLAINED:
-        parts.append(
-            f"{leading.name} explains it: {_signed(leading.difference_ns)} of"
-            f" {_signed(explanation.difference_ns)} in slow requests"
-        )
-    return ". ".join(parts) + "."
-
-
-def _not_attributable(differ: Sequence[Difference], judgement: Judgement) -> str:
-    changed = [each.name for each in differ if each.accepted]
-    if len(changed) < 2 or judgement is Judgement.NOT_INTERPRETABLE:
-        return ""
-    return f" The change is not attributable: {' and '.join(changed)} changed together."
-
-
-_EXPLAINED: Final = frozenset({Change.IMPROVED, Change.WORSE, Change.DIFFERS})
-
-
-def _in_words(row: Row) -> str:
-    values = [
-        "unbounded" if math.isinf(each) else f"{each / 1e6:,.1f} ms"
-        for each in (row.before_ns, row.after_ns)
-    ]
-    text = f"{values[0]} before, {values[1]} after"
-    if row.ratio is None:
-        return text
-    text += f", ×{row.ratio:.2f}"
-    return text if row.low is None else f"{text} ({row.low:.2f} to {row.high:.2f})"
-
-
-def _signed(value_ns: float) -> str:
-    return f"{value_ns / 1e6:+,.1f} ms"
-
-
 def _failures(before: Sequence[Run], after: Sequence[Run]) -> Failures:
     failed = [sum(run.failed for run in side) for side in (before, after)]
     units = [sum(run.units for run in side) for side in (before, after)]
@@ -443,22 +310,3 @@ def _failures(before: Sequence[Run], after: Sequence[Run]) -> Failures:
         and more_often(failed[0], units[0], failed[1], units[1]) < _SURE
     )
     return Failures(shares[0], shares[1], more)
-
-
-def _notes(before: Sequence[Run], after: Sequence[Run]) -> Iterator[str]:
-    every = [*before, *after]
-    if any(run.form is Form.HISTOGRAMS for run in every):
-        yield (
-            "Histograms have no single requests: conditions, the order of requests and the segments"
-            " near the percentile are unknown, so intervals assume independent requests."
-        )
-    if len(before) + len(after) >= 3 and min(len(before), len(after)) == 1:
-        yield "One side has a single run: its variation is taken from the other side."
-    elif len(before) + len(after) >= 3 and min(len(before), len(after)) < 4:
-        yield "With fewer than four runs per side, runs are assumed to vary normally."
-    noun = KIND_NOUNS[after[0].kind][1]
-    for run in every:
-        for note in run.notes:
-            yield f"{run.name}: {note}"
-        if not run.units:
-            yield f"{run.name} has no {noun}."

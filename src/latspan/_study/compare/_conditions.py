@@ -1,5 +1,5 @@
 """
-Differences between the conditions of two sides, and whether they can explain a change by themselves.
+Differences between the conditions of two sides, and whether they can explain a change.
 
 A comparison answers what one change did, so everything else must be equal: prompts, load, model,
 parameters, cache, the length of the answers. Shorter answers look like a faster system, and a cache

@@ -1,10 +1,10 @@
 """
 Percentiles before and after: how much they changed, and whether that is more than chance.
 
-One row is the goal; it answers the question that was asked. All others are guards: they show what a
-change broke elsewhere. Many guards together would raise false alarms, so their p-values are adjusted
-by Holm's method. A guard is worse only if it also exceeds its margin, because a small real change is
-no reason to reject a large improvement.
+One row is the goal; it answers the question. All others are guards: they show what a change broke
+elsewhere. Many guards together would raise false alarms, so their p-values are adjusted by Holm's
+method. A guard is worse only if it also exceeds its margin, because a small real change is no
+reason to reject a large improvement.
 """
 
 from __future__ import annotations
