@@ -15,7 +15,17 @@ from typing import Final, NoReturn
 
 from latspan._shown import printable
 from latspan._version import __version__
-from latspan.cli import _demo, _diagnose, _doctor, _histogram, _init, _measure, _report, _run
+from latspan.cli import (
+    _compare,
+    _demo,
+    _diagnose,
+    _doctor,
+    _histogram,
+    _init,
+    _measure,
+    _report,
+    _run,
+)
 from latspan.cli._command import Command
 from latspan.cli._console import (
     OutputError,
@@ -42,6 +52,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _init.COMMAND,
     _measure.COMMAND,
     _diagnose.COMMAND,
+    _compare.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -15,6 +15,13 @@ from latspan.reports._extra import needs_study
 from latspan.reports._json import DEMO_SCHEMA, demo_document
 
 if TYPE_CHECKING:
+    from latspan.reports._comparison import ComparisonReport
+    from latspan.reports._comparison_json import (
+        COMPARISON_SCHEMA,
+        comparison_document,
+        comparison_junit,
+        comparison_markdown,
+    )
     from latspan.reports._diagnosis import DiagnosisReport
     from latspan.reports._diagnosis_json import (
         DIAGNOSIS_SCHEMA,
@@ -27,15 +34,20 @@ if TYPE_CHECKING:
     from latspan.reports._waterfall import Waterfall
 
 __all__ = [
+    "COMPARISON_SCHEMA",
     "DEFAULT_EXPECTATIONS",
     "DEMO_SCHEMA",
     "DIAGNOSIS_SCHEMA",
     "MEASUREMENT_SCHEMA",
+    "ComparisonReport",
     "DiagnosisReport",
     "Expectations",
     "MeasurementReport",
     "Report",
     "Waterfall",
+    "comparison_document",
+    "comparison_junit",
+    "comparison_markdown",
     "demo_document",
     "diagnosis_document",
     "diagnosis_markdown",
@@ -44,6 +56,11 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "COMPARISON_SCHEMA": "_comparison_json",
+    "ComparisonReport": "_comparison",
+    "comparison_document": "_comparison_json",
+    "comparison_junit": "_comparison_json",
+    "comparison_markdown": "_comparison_json",
     "DIAGNOSIS_SCHEMA": "_diagnosis_json",
     "DiagnosisReport": "_diagnosis",
     "diagnosis_document": "_diagnosis_json",

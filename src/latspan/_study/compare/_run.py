@@ -310,7 +310,7 @@ def _profile(table: RequestTable, known: Profile) -> Profile:
             if both.any() and tokens[both].sum()
             else None
         ),
-        per_s=(len(table) - 1) / span_s if span_s else None,
+        per_s=float((len(table) - 1) / span_s) if span_s else None,
     )
 
 
