@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from latspan._metrics import LATENCY_METRICS, metric_named
 from latspan._study.compare._run import Run
-from latspan._targets import Target
+from latspan._targets import Target, parse_percentile_of
 from latspan.errors import ConfigError
 
 __all__ = ["Judgement", "Question", "question"]
-
-_GOAL: Final = re.compile(r"p(?P<percentile>\d+(?:\.\d+)?)\s+(?P<metric>\w+)")
 
 
 class Judgement(StrEnum):
@@ -84,14 +79,7 @@ def question(
     if text is None and targets:
         first = targets[0]
         return Question(first.metric, first.percentile, limit_ns or first.limit_ns, margin)
-    found = _GOAL.fullmatch((text or "p95 duration").strip())
-    if found is None or not 1 <= float(found["percentile"]) < 100:
-        raise ConfigError(
-            f"'{text}' is not a goal", hint="for example 'p95 ttft' or 'p99 duration'"
-        )
-    metric, percentile = metric_named(found["metric"]).name, float(found["percentile"])
-    if metric not in LATENCY_METRICS or LATENCY_METRICS[metric].unit != "s":
-        raise ConfigError(f"'{metric}' is not a time", hint="for example 'p95 duration'")
+    metric, percentile = parse_percentile_of(text or "p95 duration")
     for each in targets:
         if limit_ns is None and (each.metric, each.percentile) == (metric, percentile):
             limit_ns = each.limit_ns
