@@ -16,7 +16,7 @@ The alternatives are tests of the pooled requests at the 5 % level: Mann-Whitney
 Kolmogorov-Smirnov. They take requests for independent, so they find the differences of the runs and
 claim changes that are none; and they compare whole distributions, so they hardly notice a tail.
 
-Caveats: the shape is plausible and not measured, and elsewhere runs differ by more or less than 5 %.
+Caveats: the shape is plausible, not measured, and elsewhere runs differ by more or less than 5 %.
 Percentages are rates over comparisons; they do not depend on the machine.
 
 Reproduce: ``make bench ARGS=comparison_errors``

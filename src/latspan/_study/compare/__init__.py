@@ -17,7 +17,7 @@ from latspan._study.compare._comparison import (
     compare,
     compare_by,
 )
-from latspan._study.compare._conditions import Difference, Weight
+from latspan._study.compare._conditions import Difference, Weight, differences
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question, question
 from latspan._study.compare._rows import Change, Row
@@ -53,6 +53,7 @@ __all__ = [
     "baseline_document",
     "compare",
     "compare_by",
+    "differences",
     "part_of",
     "question",
     "read_baseline",

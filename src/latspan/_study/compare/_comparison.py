@@ -69,6 +69,7 @@ class Comparison:
         needed: Runs per side that would probably suffice; ``None`` if that is not the problem.
         exact_p: P-value of the exact permutation of the runs; ``None`` with too many or few runs.
         group: Attribute and value of the compared requests; ``None`` for all.
+        changes: Names of what was changed.
         notes: What a reader must know, one sentence each.
     """
 
@@ -87,6 +88,7 @@ class Comparison:
     needed: int | None
     exact_p: float | None
     group: tuple[str, str] | None
+    changes: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -106,8 +108,8 @@ class Comparison:
 
     @property
     def is_attributable(self) -> bool:
-        """Whether at most one accepted difference can be the reason of the change."""
-        return sum(each.accepted for each in self.differences) <= 1
+        """Whether at most one change can be the reason of the difference."""
+        return len(self.changes) <= 1
 
 
 def compare_by(
@@ -163,6 +165,7 @@ def compare(
     asked: Question,
     *,
     accept: Collection[str] = (),
+    changes: Sequence[str] | None = None,
     group: tuple[str, str] | None = None,
 ) -> Comparison:
     """
@@ -173,6 +176,7 @@ def compare(
         after: Runs of the second side, at least one.
         asked: The question.
         accept: Names of the differences that are the change.
+        changes: Names of what was changed; if not given, those of the accepted differences.
         group: Attribute and value of the compared requests.
 
     Raises:
@@ -201,6 +205,8 @@ def compare(
         misses = sum(each.above(asked.limit_ns) for each in samples)
         target = target_verdict(requests, misses, asked.percentile)
         met_in = sum(each.quantile(asked.percentile) <= asked.limit_ns for each in samples)
+    accepted = [each.name for each in differ if each.accepted]
+    changed = tuple(accepted if changes is None else changes)
     judgement, why = _judge(rows, differ, invalid, failures, len(before), len(after))
     needed = _needed(rows[0], len(before), len(after)) if judgement is _OPEN else None
     sides = rows[0].single
@@ -216,7 +222,7 @@ def compare(
             explanation=explanation,
             needed=needed,
             target=target,
-            differ=differ,
+            changes=changed,
         ),
         runs=(len(before), len(after)),
         units=(sum(run.units for run in before), sum(run.units for run in after)),
@@ -235,6 +241,7 @@ def compare(
             else None
         ),
         group=group,
+        changes=changed,
         notes=tuple(notes(before, after)),
     )
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from latspan._segments import KIND_NOUNS
-from latspan._study.compare._conditions import Difference
 from latspan._study.compare._explanation import Explanation
 from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row
@@ -28,7 +27,7 @@ def conclusion(
     explanation: Explanation | None,
     needed: int | None,
     target: TargetVerdict | None,
-    differ: Sequence[Difference],
+    changes: Sequence[str],
 ) -> str:
     """
     Return the conclusion as text.
@@ -41,7 +40,7 @@ def conclusion(
         explanation: Segments that changed.
         needed: Runs per side that would probably decide.
         target: Verdict on the limit.
-        differ: Conditions that differ.
+        changes: Names of what was changed.
     """
     if judgement is Judgement.NOT_INTERPRETABLE:
         return f"Not interpretable: {reason}."
@@ -58,9 +57,8 @@ def conclusion(
             parts.append(f"Whether {limit} is met is undecided: {target}")
         else:
             parts.append(f"{limit.capitalize()} is {target.verdict}")
-    changed = [each.name for each in differ if each.accepted]
-    if len(changed) > 1:
-        parts.append(f"The change is not attributable: {' and '.join(changed)} changed together")
+    if len(changes) > 1:
+        parts.append(f"The change is not attributable: {' and '.join(changes)} changed together")
     return ". ".join(parts) + "."
 
 
