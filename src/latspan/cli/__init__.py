@@ -25,6 +25,7 @@ from latspan.cli import (
     _measure,
     _report,
     _run,
+    _verify,
 )
 from latspan.cli._command import Command
 from latspan.cli._console import (
@@ -53,6 +54,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _measure.COMMAND,
     _diagnose.COMMAND,
     _compare.COMMAND,
+    _verify.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -14,9 +14,9 @@ from latspan.errors import ConfigError
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan._study.compare import Comparison, Run
+    from latspan._study.compare import Comparison, Judgement, Run
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "exit_code_of"]
 
 _WORSE: Final = 1
 _INCONCLUSIVE: Final = 3
@@ -128,7 +128,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _print(found, groups, arguments)
     if arguments.save_baseline is not None:
         _save(after, arguments.save_baseline)
-    return _exit_code(found)
+    return exit_code_of(found.judgement)
 
 
 def _save(runs: Sequence[Run], file: str) -> None:
@@ -175,14 +175,15 @@ def _print(found: Comparison, groups: Sequence[Comparison], arguments: argparse.
         )
 
 
-def _exit_code(found: Comparison) -> int:
+def exit_code_of(judgement: Judgement) -> int:
+    """Return the exit code that stands for a judgement."""
     from latspan._study.compare import Judgement
 
     return {
         Judgement.WORSE: _WORSE,
         Judgement.INCONCLUSIVE: _INCONCLUSIVE,
         Judgement.NOT_INTERPRETABLE: _NOT_INTERPRETABLE,
-    }.get(found.judgement, 0)
+    }.get(judgement, 0)
 
 
 COMMAND: Final = Command(

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from latspan.reports._measurement import MeasurementReport
     from latspan.reports._measurement_json import MEASUREMENT_SCHEMA, measurement_document
     from latspan.reports._report import Report
+    from latspan.reports._verification import (
+        VERIFICATION_SCHEMA,
+        VerificationReport,
+        verification_document,
+        verification_markdown,
+    )
     from latspan.reports._waterfall import Waterfall
 
 __all__ = [
@@ -39,11 +45,13 @@ __all__ = [
     "DEMO_SCHEMA",
     "DIAGNOSIS_SCHEMA",
     "MEASUREMENT_SCHEMA",
+    "VERIFICATION_SCHEMA",
     "ComparisonReport",
     "DiagnosisReport",
     "Expectations",
     "MeasurementReport",
     "Report",
+    "VerificationReport",
     "Waterfall",
     "comparison_document",
     "comparison_junit",
@@ -53,6 +61,8 @@ __all__ = [
     "diagnosis_markdown",
     "measurement_document",
     "needs_study",
+    "verification_document",
+    "verification_markdown",
 ]
 
 _HOMES: Final = {
@@ -68,8 +78,12 @@ _HOMES: Final = {
     "MEASUREMENT_SCHEMA": "_measurement_json",
     "MeasurementReport": "_measurement",
     "Report": "_report",
+    "VERIFICATION_SCHEMA": "_verification",
+    "VerificationReport": "_verification",
     "Waterfall": "_waterfall",
     "measurement_document": "_measurement_json",
+    "verification_document": "_verification",
+    "verification_markdown": "_verification",
 }
 
 

@@ -25,7 +25,7 @@ from latspan._study.compare import (
 from latspan._study.stats import Verdict
 from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 
-__all__ = ["ComparisonReport", "change_of", "interval_of", "value_of"]
+__all__ = ["JUDGEMENT_STYLES", "ComparisonReport", "change_of", "interval_of", "value_of"]
 
 _STYLES: Final = {
     Change.IMPROVED: "green",
@@ -35,7 +35,7 @@ _STYLES: Final = {
     Change.DIFFERS: "yellow",
     Change.TOO_FEW: FAINT,
 }
-_OF_JUDGEMENT: Final = {
+JUDGEMENT_STYLES: Final = {
     Judgement.IMPROVED: "bold green",
     Judgement.NO_WORSE: "bold green",
     Judgement.WORSE: "bold red",
@@ -194,6 +194,6 @@ def _judgement(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:
     if found.exact_p is not None:
         text = f"exact permutation of the runs: p = {found.exact_p:.3f}"
         yield shown(Text(text, style=FAINT), options)
-    yield prose(found.sentence, options, style=_OF_JUDGEMENT[found.judgement])
+    yield prose(found.sentence, options, style=JUDGEMENT_STYLES[found.judgement])
     for note in found.notes:
         yield prose(note, options, style=FAINT)

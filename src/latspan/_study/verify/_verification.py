@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._study.compare import Comparison, Judgement, Question, Run, compare, differences
+from latspan._study.compare import (
+    Change,
+    Comparison,
+    Judgement,
+    Question,
+    Run,
+    compare,
+    differences,
+)
 from latspan._study.verify._levers import Lever
 from latspan._study.verify._quality import Quality, QualityJudgement
 from latspan.errors import ConfigError
@@ -51,6 +59,7 @@ def verify(
     *,
     quality: Quality | None = None,
     is_switched: bool = False,
+    returned: int = 0,
 ) -> Verification:
     """
     Return whether a lever improved the goal, with everything else equal.
@@ -63,6 +72,8 @@ def verify(
         quality: Comparison of the answers.
         is_switched: Whether commands switched between both states, so that the lever was pulled
             although no condition shows it.
+        returned: Number of the last runs before that were measured after the others, with the
+            change undone. If they differ from the first ones, the system itself drifted.
 
     Raises:
         ConfigError: No lever is given, or a side has no value of the metric.
@@ -85,6 +96,9 @@ def verify(
         shown = ", ".join(missing[0].shown_by)
         reason = f"the lever {missing[0].name} was not pulled: none of {shown} differs"
         reasons = [f"Not interpretable: {reason}."]
+    if returned and judgement in _CLAIMS and _drifted(before, returned, asked):
+        judgement = Judgement.INCONCLUSIVE
+        reasons.append("The system drifted: with the change undone, it is not as it was before.")
     if quality is not None and judgement is not Judgement.NOT_INTERPRETABLE:
         reasons.append(quality.sentence)
         if quality.judgement is QualityJudgement.DROPPED:
@@ -101,7 +115,16 @@ def verify(
     )
 
 
+_CLAIMS: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE, Judgement.WORSE})
 _GOOD: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE})
+
+
+def _drifted(before: Sequence[Run], returned: int, asked: Question) -> bool:
+    first, last = before[:-returned], before[-returned:]
+    if not first:
+        return False
+    change = compare(first, last, asked).goal.change
+    return change in {Change.IMPROVED, Change.WORSE}
 
 
 def _notes(
