@@ -32,7 +32,7 @@ from support.simulation import (
 __all__ = ["Judged", "Result", "judged"]
 
 _CALIBRATION_REQUESTS: Final = 100
-_TRUTH_REQUESTS: Final = 2_000
+_TRUTH_REQUESTS: Final = 1_200
 _TRUTH_SEED: Final = 77
 _EQUAL: Final = 0.75
 """Ratio of two gains from which either of two faults is a right answer."""
@@ -154,8 +154,7 @@ def _percentile_ns(
 
 def _limit_ns(goal: str) -> int:
     return round(
-        _HEALTHY_LIMIT
-        * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
+        _HEALTHY_LIMIT * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
     )
 
 
