@@ -102,16 +102,16 @@ def _matrix(results: Sequence[Judged]) -> list[tuple[str, ...]]:
 
 def _coverage(shares: Sequence[Covered]) -> list[tuple[str, ...]]:
     rows = [("scenario", "goal", "intervals", "with the truth", "95 % interval")]
-    for each in shares:
-        rows.append(
-            (
-                each.name,
-                each.goal,
-                f"{each.intervals:,}",
-                f"{100 * each.hits / each.intervals:.1f} %",
-                _interval(each.hits, each.intervals),
-            )
+    rows += [
+        (
+            each.name,
+            each.goal,
+            f"{each.intervals:,}",
+            f"{100 * each.hits / each.intervals:.1f} %",
+            _interval(each.hits, each.intervals),
         )
+        for each in shares
+    ]
     return rows
 
 
@@ -180,7 +180,8 @@ def _row(
 
 def _interval(count: int, trials: int) -> str:
     interval = wilson_interval(count, trials)
-    assert interval is not None
+    if interval is None:
+        return ""
     return f"{100 * interval.low:.1f} to {100 * interval.high:.1f} %"
 
 

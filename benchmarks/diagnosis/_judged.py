@@ -199,7 +199,8 @@ def _result(cell: Cell, diagnosis: Diagnosis, expected: list[Fault]) -> Result:
     for fault in expected:
         if cell.evidence is Evidence.NONE:
             leader = diagnosis.shares[0].name if diagnosis.shares else ""
-            if leader in fault.segments or not fault.segments:
+            named = () if diagnosis.finding is None else diagnosis.finding.segments
+            if not fault.segments or fault.segments & {leader, *named}:
                 return Result.RIGHT
         elif _answer(diagnosis) == fault.cause and fault.named in diagnosis.sentence:
             return Result.RIGHT
