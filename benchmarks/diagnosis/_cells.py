@@ -47,8 +47,8 @@ class Split:
 
 
 TRAINING: Final = Split(
-    strengths=(0.75, 1.25),
-    seeds=(1, 2),
+    strengths=(0.75, 0.9, 1.1, 1.25, 1.6),
+    seeds=(1, 101),
     pairs=(
         ("retrieval", "output_length"),
         ("post_processing", "network_jitter"),
@@ -62,15 +62,6 @@ TRAINING: Final = Split(
         ("slow_consumer", "retrieval"),
         ("blocked_event_loop", "retries"),
         ("reasoning", "tokenization"),
-    ),
-    healthy=range(1_000, 1_100),
-)
-"""Cells on which thresholds were set."""
-
-HELD_OUT: Final = Split(
-    strengths=(0.9, 1.1, 1.6),
-    seeds=(101, 102),
-    pairs=(
         ("retrieval", "post_processing"),
         ("own_stage", "output_length"),
         ("retries", "network_jitter"),
@@ -94,7 +85,38 @@ HELD_OUT: Final = Split(
         ("output_length", "retries"),
         ("client_preparation", "slow_decode"),
     ),
-    healthy=range(2_000, 2_100),
+    healthy=range(1_000, 1_100),
+)
+"""Cells on which thresholds were set."""
+
+HELD_OUT: Final = Split(
+    strengths=(0.85, 1.15, 1.45),
+    seeds=(201, 202),
+    pairs=(
+        ("retrieval", "slow_model"),
+        ("own_stage", "network_jitter"),
+        ("retries", "call_chain"),
+        ("client_preparation", "output_length"),
+        ("gateway_queue", "retrieval"),
+        ("client_pool", "own_stage"),
+        ("slow_route", "post_processing"),
+        ("slow_consumer", "own_stage"),
+        ("random_stalls", "retrieval"),
+        ("blocked_event_loop", "slow_model"),
+        ("safety_check", "output_length"),
+        ("tokenization", "long_prompts"),
+        ("payload_size", "long_prompts"),
+        ("network_distance", "long_context"),
+        ("no_connection_reuse", "network_jitter"),
+        ("slow_decode", "retrieval"),
+        ("batch_contention", "safety_check"),
+        ("slow_tenant", "own_stage"),
+        ("load_generator", "post_processing"),
+        ("retries", "slow_consumer"),
+        ("buffering", "network_distance"),
+        ("client_preparation", "retries"),
+    ),
+    healthy=range(3_000, 3_100),
 )
 """Cells that were never used to set a threshold."""
 
@@ -149,7 +171,8 @@ def cells_of(split: Split, *, quick: bool = False) -> Iterator[Cell]:
                     if name in CALIBRATED:
                         yield Cell(fault, own + 20, noise, Evidence.CALIBRATED)
         for first, second in split.pairs:
-            for strengths in zip(split.strengths, reversed(split.strengths), strict=True):
+            # A weak one with a strong one, and two of about the same strength or the reverse.
+            for strengths in zip(split.strengths[:2], split.strengths[:-3:-1], strict=True):
                 pair = ((first, strengths[0]), (second, strengths[1]))
                 yield Cell(
                     pair, seed * 1_000 + 500 + round(strengths[0] * 100), noise=seed % 2 == 1

@@ -73,5 +73,6 @@ def _shares(scenario: Scenario, seed: int, goal: str) -> dict[str, tuple[float, 
     measured = requests_of(scenario, seed)[_WARM_UP:]
     table = table_of(records_of(measured, scenario), parse_goal(goal))
     found = attribute(table)
-    assert found is not None
+    if found is None:
+        raise ValueError("too few requests for an attribution")
     return {share.name: (share.share, share.low, share.high) for share in found.shares}

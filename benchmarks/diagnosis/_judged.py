@@ -32,7 +32,7 @@ from support.simulation import (
 __all__ = ["Judged", "Result", "judged"]
 
 _CALIBRATION_REQUESTS: Final = 100
-_TRUTH_REQUESTS: Final = 2_000
+_TRUTH_REQUESTS: Final = 1_200
 _TRUTH_SEED: Final = 77
 _EQUAL: Final = 0.75
 """Ratio of two gains from which either of two faults is a right answer."""
@@ -199,7 +199,8 @@ def _result(cell: Cell, diagnosis: Diagnosis, expected: list[Fault]) -> Result:
     for fault in expected:
         if cell.evidence is Evidence.NONE:
             leader = diagnosis.shares[0].name if diagnosis.shares else ""
-            if leader in fault.segments or not fault.segments:
+            named = () if diagnosis.finding is None else diagnosis.finding.segments
+            if not fault.segments or fault.segments & {leader, *named}:
                 return Result.RIGHT
         elif _answer(diagnosis) == fault.cause and fault.named in diagnosis.sentence:
             return Result.RIGHT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -48,6 +48,14 @@ class Work(NamedTuple):
     kind: str
     ms: Length
     after: bool = False
+
+
+_PREPARE: Final = Length(3.0)
+_CALL_TOKENS: Final = Length(25.0)
+_NONE: Final = Length(0.0)
+_JITTER: Final = Length(1.0)
+_PROMPT: Final = Length(600.0)
+_OUTPUT: Final = Length(45.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,20 +123,20 @@ class Scenario:
     idle_s: float = 60.0
     generator_ms: float = 0.0
     in_request: bool = False
-    prepare: Length = Length(3.0)
+    prepare: Length = _PREPARE
     stages: tuple[Work, ...] = ()
     calls_before: int = 0
-    call_tokens: Length = Length(25.0)
+    call_tokens: Length = _CALL_TOKENS
     instrumented: bool = True
     transport: bool = True
     consumer_ms: float = 0.0
     block_every_s: float = 0.0
-    block_ms: Length = Length(0.0)
+    block_ms: Length = _NONE
     pool: int = 100
     keep_alive: float = 0.99
     rtt_ms: float = 4.0
     tls_rtts: float = 2.0
-    jitter: Length = Length(1.0)
+    jitter: Length = _JITTER
     bytes_per_ms: float = 12_500.0
     bytes_per_token: float = 5.0
     failing: float = 0.0
@@ -149,16 +157,16 @@ class Scenario:
     step_sequence_ms: float = 0.2
     slow_sequences: tuple[float, float] = (0.0, 1.0)
     stall_every_s: float = 0.0
-    stall_ms: Length = Length(0.0)
+    stall_ms: Length = _NONE
     load_ms: float = 0.0
-    prompt: Length = Length(600.0)
+    prompt: Length = _PROMPT
     stable: int = 0
     cached: bool = True
-    output: Length = Length(45.0)
-    reasoning: Length = Length(0.0)
+    output: Length = _OUTPUT
+    reasoning: Length = _NONE
     reported: bool = True
     noise: float = 0.1
 
 
-HEALTHY = Scenario()
+HEALTHY: Final = Scenario()
 """A system without a fault."""

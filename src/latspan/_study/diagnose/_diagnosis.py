@@ -212,7 +212,13 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             f" {percent(leader.share)}. Compare components with a budget.",
             finding,
         )
-    if runner_up is not None and (attribution.lead <= 0 or _is_uncertain(leader, runner_up)):
+    is_explained = finding is not None and runner_up is not None
+    is_explained = is_explained and runner_up.name in finding.segments
+    if (
+        runner_up is not None
+        and not is_explained
+        and (attribution.lead <= 0 or _is_uncertain(leader, runner_up))
+    ):
         return result(
             Conclusion.TIE,
             f"At {goal}, {leader.name} ({percent(leader.share)}) and {runner_up.name}"

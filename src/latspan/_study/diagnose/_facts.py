@@ -332,11 +332,23 @@ class Facts:
         # A group whose server has more to do, and is as fast as the others at the same load, is
         # not slow by itself.
         load = self.in_flight_at_server
-        idle = [
-            rows[np.argsort(load[rows], kind="stable")][: max(1, len(rows) // _LEAST_LOADED)]
-            for rows in (np.flatnonzero(inside), np.flatnonzero(~inside))
-        ]
-        return is_slow(np.concatenate(idle))
+        own = np.flatnonzero(inside)
+        least = own[np.argsort(load[own], kind="stable")][: max(1, len(own) // _LEAST_LOADED)]
+        low, high = load[least[0]], load[least[-1]]
+        others = np.flatnonzero(~inside & (load >= low) & (load <= high))
+        return len(others) < _POINTS or is_slow(np.concatenate([least, others]))
+
+    def saves(self, group: SlowGroup) -> bool:
+        """
+        Return whether the percentile without a group falls by more than any segment of the others.
+
+        Otherwise all units have a delay that is larger, and that is the one to fix.
+        """
+        others = ~self.members(group) & ~np.isnan(self.table.value_ns)
+        percentile = self.table.goal.percentile
+        whole = float(np.nanpercentile(self.table.value_ns, percentile))
+        without = float(np.percentile(self.table.value_ns[others], percentile))
+        return whole - without > float(self.table.segments_ns[others].mean(axis=0).max())
 
     def members(self, group: SlowGroup) -> NDArray[np.bool_]:
         """Return which units belong to a group."""

@@ -26,10 +26,17 @@ Rule = Callable[[Facts], Finding | None]
 MOST_UNEXPLAINED: Final = 0.25
 """Fraction of unattributed time in the tail band above which no cause is named."""
 
+
+def _pool(facts: Facts) -> Finding | None:
+    """All connections are in use, perhaps by requests that wait in the server."""
+    behind = server.behind_the_pool(facts)
+    return client.client_pool(facts) if behind is None else behind
+
+
 _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.DISPATCH_LAG: client.generator,
     SegmentName.EVENT_LOOP: client.blocked_event_loop,
-    SegmentName.POOL_WAIT: client.client_pool,
+    SegmentName.POOL_WAIT: _pool,
     SegmentName.CONNECT: client.connections,
     SegmentName.SEND: client.network,
     SegmentName.NETWORK: client.network,
@@ -130,7 +137,7 @@ def _cold_start(facts: Facts) -> Finding | None:
 def _slow_group(facts: Facts) -> Finding | None:
     """One route, model, replica or tenant holds the tail."""
     group = facts.slow_group
-    if group is None or group.median_ns < _SIMILAR * group.others_ns:
+    if group is None or group.median_ns < _SIMILAR * group.others_ns or not facts.saves(group):
         return None
     inside = facts.members(group)
     for name in ("input_tokens", "output_tokens"):

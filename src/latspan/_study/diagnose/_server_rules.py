@@ -14,7 +14,7 @@ from latspan._study.diagnose._finding import Finding, milliseconds, percent, tim
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["decode", "loading", "prefill", "queue", "reasoning", "server_wait"]
+__all__ = ["behind_the_pool", "decode", "loading", "prefill", "queue", "reasoning", "server_wait"]
 
 _KV_FULL: Final = 0.9
 _LONGER: Final = 1.5
@@ -25,6 +25,9 @@ _MUCH_LONGER: Final = 2.2
 The same for answers. Slow requests are long ones in any recording, so usual variation does not
 count: with a lognormal length of sigma 0.4 the slowest tenth has 1.9 times the median.
 """
+
+_BEHIND_POOL: Final = 0.25
+"""Share of the wait in the server from which a wait for a connection is its consequence."""
 
 _LONG_PROMPT: Final = 2_000
 """Number of tokens from which a prompt is long whatever the others are."""
@@ -94,6 +97,7 @@ def queue(facts: Facts) -> Finding | None:
     bursty = facts.burstiness >= _BURSTY
     if bursty:
         evidence.append(f"arrivals vary {times(facts.burstiness)} as much as independent ones")
+    waited_for_connections = facts.attribution.share(SegmentName.POOL_WAIT) > 0
     if facts.is_spread(leader) and (never_empty or not bursty):
         return Finding(
             "under_capacity",
@@ -101,7 +105,9 @@ def queue(facts: Facts) -> Finding | None:
             "add capacity (slots, replicas) or lower the load",
             tuple(evidence),
             "the queue stays at half the load",
-            (SegmentName.QUEUE,),
+            (SegmentName.QUEUE, SegmentName.POOL_WAIT)
+            if waited_for_connections
+            else (SegmentName.QUEUE,),
         )
     return Finding(
         "bursts",
@@ -110,6 +116,42 @@ def queue(facts: Facts) -> Finding | None:
         tuple(evidence),
         "typical requests wait as long as slow ones",
         (SegmentName.QUEUE,),
+    )
+
+
+def behind_the_pool(facts: Facts) -> Finding | None:
+    """
+    Return the finding if connections are in use because requests wait in the server.
+
+    More connections would only move the wait to the server.
+    """
+    queued = facts.attribution.share(SegmentName.QUEUE)
+    waiting = facts.attribution.share(SegmentName.SERVER_WAIT)
+    if max(queued, waiting) < _BEHIND_POOL:
+        return None
+    name = SegmentName.QUEUE if queued >= waiting else SegmentName.SERVER_WAIT
+    wait_ns = facts.tail(facts.table.segment(name))
+    evidence = (
+        f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection",
+        f"requests that have one wait {milliseconds(wait_ns)} for the server",
+    )
+    segments = (SegmentName.POOL_WAIT, name)
+    if name is SegmentName.QUEUE:
+        return Finding(
+            "under_capacity",
+            "requests wait in the server's queue, and the others for their connections",
+            "add capacity (slots, replicas) or lower the load",
+            evidence,
+            "the queue stays at half the load",
+            segments,
+        )
+    return Finding(
+        "server_wait",
+        "requests wait for the server, and the others for their connections",
+        "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
+        evidence,
+        "the server reports short times",
+        segments,
     )
 
 
