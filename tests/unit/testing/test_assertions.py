@@ -59,7 +59,8 @@ def recorded(
 
 def target(**changes: Any) -> Check:
     """Return the check of a p95 of 200 ms."""
-    return lambda found: found.assert_target("p95 duration", **{"limit_ms": 200, **changes})
+    arguments: dict[str, Any] = {"limit_ms": 200, **changes}
+    return lambda found: found.assert_target("p95 duration", **arguments)
 
 
 def no_worse(file: Path, **changes: Any) -> Check:
@@ -110,16 +111,16 @@ def test_a_target_can_be_of_some_requests() -> None:
         recorded(target(tenant="acme"))
 
 
-@pytest.mark.parametrize(
-    ("check", "error"),
-    [
-        (lambda found: found.assert_target("p95", limit_ms=1), ConfigError),
-        (lambda found: found.assert_target("p95 duration", limit_ms=0), ConfigError),
-        (lambda found: found.assert_target("p95 nothing", limit_ms=1), UnknownNameError),
-        (lambda found: found.assert_target("p95 duration", limit_ms=1, kind="x"), UnknownNameError),
-        (lambda found: found.assert_no_worse("nothing.json"), ConfigError),
-    ],
-)
+MISTAKES: list[tuple[Check, type[Exception]]] = [
+    (lambda found: found.assert_target("p95", limit_ms=1), ConfigError),
+    (lambda found: found.assert_target("p95 duration", limit_ms=0), ConfigError),
+    (lambda found: found.assert_target("p95 nothing", limit_ms=1), UnknownNameError),
+    (lambda found: found.assert_target("p95 duration", limit_ms=1, kind="x"), UnknownNameError),
+    (lambda found: found.assert_no_worse("nothing.json"), ConfigError),
+]
+
+
+@pytest.mark.parametrize(("check", "error"), MISTAKES)
 def test_a_mistake_is_explained(check: Check, error: type[Exception]) -> None:
     """It is no failed assertion."""
     with pytest.raises(error, match="hint:"):
