@@ -63,7 +63,7 @@ class Run:
         true: The server's value in milliseconds, by metric and percentile.
         errors: The tool's value minus the server's value in milliseconds.
         rate: Rate that the server saw, in requests per second; ``None`` in a closed loop.
-        valid: Whether the tool considers the run valid.
+        reasons: Why the tool considers the run invalid; empty if it is valid.
     """
 
     cpu_ms: float
@@ -71,7 +71,7 @@ class Run:
     true: Mapping[tuple[str, str], float]
     errors: Mapping[tuple[str, str], float]
     rate: float | None
-    valid: bool
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _measure(tool: LoadTool, python: Path, load: Load, home: Path) -> Run:
         rate=None
         if load.rate is None
         else (len(accepted) - 1) * 1e9 / (accepted[-1] - accepted[0]),
-        valid=full.report.valid,
+        reasons=full.report.reasons,
     )
 
 

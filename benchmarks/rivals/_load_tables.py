@@ -28,6 +28,7 @@ def load_table(results: LoadResults) -> str:
             *(f"{metric} {percentile}, ms" for metric, percentile in _KEYS),
             "rate reached, 1/s",
             "CPU ms per 1,000 tokens",
+            "CPU s of the start",
             "valid runs",
         ]
     ]
@@ -38,11 +39,14 @@ def load_table(results: LoadResults) -> str:
             continue
         true = [f"{median(run.true[key] for run in everything):.2f}" for key in _KEYS]
         offered = "" if load.rate is None else f"{load.rate:.2f}"
-        lines.append([load.name, "the server's own times", *true, offered, "", ""])
+        lines.append([load.name, "the server's own times", *true, offered, "", "", ""])
         measured = [(tool.title, found[tool.name]) for tool in TOOLS if found[tool.name]]
         lines += [[load.name, title, *_cells(runs)] for title, runs in measured]
     rounds = max((len(runs) for each in results.runs.values() for runs in each.values()), default=0)
-    title = f"**Load tools**: error, least; median of {rounds} {'run' if rounds == 1 else 'runs'}"
+    title = (
+        f"**Load tools**: least; median of {rounds} {'run' if rounds == 1 else 'runs'};"
+        " times of tools are errors"
+    )
     verdicts = "\n".join(
         f"- {load.name}: {verdict}"
         for load in results.loads
@@ -88,7 +92,7 @@ def _as_data(run: Run) -> dict[str, Any]:
         "cpu_ms_per_1000_tokens": run.cpu_ms,
         "start_cpu_s": run.start_cpu_s,
         "rate": run.rate,
-        "valid": run.valid,
+        "invalid_because": run.reasons,
         "server_ms": {" ".join(key): value for key, value in run.true.items()},
         "error_ms": {" ".join(key): value for key, value in run.errors.items()},
     }
@@ -103,7 +107,11 @@ def _cells(runs: Sequence[Run]) -> list[str]:
     cells.append(f"{median(rates):.2f}" if rates else "")
     costs = [run.cpu_ms for run in runs]
     cells.append(f"{min(costs):.0f}; {median(costs):.0f}")
-    cells.append(f"{sum(run.valid for run in runs)} of {len(runs)}")
+    starts = [run.start_cpu_s for run in runs]
+    cells.append(f"{min(starts):.1f}; {median(starts):.1f}")
+    reasons = sorted({reason for run in runs for reason in run.reasons})
+    valid = f"{sum(not run.reasons for run in runs)} of {len(runs)}"
+    cells.append(f"{valid} ({', '.join(reasons)})" if reasons else valid)
     return cells
 
 

@@ -87,12 +87,12 @@ class Report:
         figures: Values in milliseconds by metric and percentile.
         counted: Numbers of the counted requests in order of acceptance by the server; ``None`` if
             the tool counts all of them.
-        valid: Whether the tool considers the run valid.
+        reasons: Why the tool considers the run invalid; empty if it is valid.
     """
 
     figures: Mapping[tuple[str, str], float]
     counted: frozenset[int] | None = None
-    valid: bool = True
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def _read_latspan(folder: Path) -> Report:
         "duration": "duration",
     }
     figures = {
-        (titles[each["metric"]], percentile): (each["all"][percentile] or 0) * 1e3
+        (titles[each["metric"]], percentile): each["all"][percentile] * 1e3
         for each in step["latencies"]
         if each["from"] == "start" and each["metric"] in titles
         for percentile in PERCENTILES
@@ -159,7 +159,8 @@ def _read_latspan(folder: Path) -> Report:
         for record in latspan.open_recording(folder / "recording").records("call")
         if record.details.get("latspan.load.phase") == "measured"
     )
-    return Report(figures, counted, step["valid"])
+    reasons = tuple(each["name"] for each in step["findings"] if each["invalidates"])
+    return Report(figures, counted, reasons)
 
 
 def _guidellm_arguments(order: Order) -> Sequence[str]:
