@@ -188,7 +188,7 @@ bench: $(READY) ## Measure the cost of latspan, relative to this machine's yards
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 .PHONY: bench-rivals
-bench-rivals: $(READY) ## Compare latspan with five other instrumentations, each in its own environment
+bench-rivals: $(READY) ## Compare latspan with other instrumentations and load tools, each in its own environment
 	@PYTHONPATH=benchmarks $(BIN)/python -P -m rivals $(ARGS)
 
 .PHONY: bench-diagnose

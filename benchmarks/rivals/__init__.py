@@ -1,5 +1,5 @@
 """
-Comparison of latspan with five other instrumentations of the OpenAI client, in one run.
+Comparison of latspan with five other instrumentations of the OpenAI client and with two load tools.
 
 Method: each library has its own environment under ``build/rivals``, with the same versions of the
 client and of OpenTelemetry. Each library is switched on in its own process, as its documentation
@@ -33,11 +33,18 @@ providers.
 *Situations*: thirteen courses of a call, each on a known schedule (``_situations.py``), and the
 values that each library reports in its own attributes, events and metrics (``_places.py``).
 
-Caveats: all responses come from memory, through the client's own connection pool. Nothing is
-encoded or sent, except to the dead collector. All libraries have their default settings, except for
-those that ``_libraries.py`` names. So only some of them keep the content of prompts and responses,
-and only some record metrics; this is part of their cost. The comparison does not cover the
-libraries' other features, for example dashboards, evaluations and prompt management.
+*Load tools*: ``latspan measure``, guidellm and aiperf send the same requests to the same scripted
+server, which writes down its own times (``_load_tools.py``, ``_load_runs.py``). The figures are the
+error of each tool's own percentiles against these times, the rate that the server saw, and the CPU
+time of the tool's process tree per 1,000 tokens. A run with few requests is subtracted, so that the
+start does not count. Each tool has its own environment, without the shared client.
+
+Caveats: except in the part with load tools, all responses come from memory, through the client's
+own connection pool. Nothing is encoded or sent, except to the dead collector. All libraries have
+their default settings, except for those that ``_libraries.py`` names. So only some of them keep the
+content of prompts and responses, and only some record metrics; this is part of their cost. The
+comparison does not cover the libraries' other features, for example dashboards, evaluations and
+prompt management.
 
 Reproduce: ``make bench-rivals``
 """

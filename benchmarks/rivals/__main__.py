@@ -15,6 +15,8 @@ from _bench import Figure, Scale, figure, machine, yardstick
 from rivals._document import document
 from rivals._environments import NotInstalledError, python_of, versions_of
 from rivals._libraries import BARE, LATSPAN, LIBRARIES, SHARED
+from rivals._load_runs import LoadResults, run_loads
+from rivals._load_tables import load_document, load_notes, load_table
 from rivals._parts import PARTS
 from rivals._situation_result import SituationResult
 from rivals._situation_runs import run_situations
@@ -25,13 +27,15 @@ from rivals._turns import Field, Values
 __all__ = ["main"]
 
 _SITUATIONS: Final = "situations"
+_LOAD: Final = "load"
 
 
 def main() -> int:
     """Execute the command line, and return the exit status."""
-    names = (*PARTS, _SITUATIONS)
+    names = (*PARTS, _SITUATIONS, _LOAD)
     parser = argparse.ArgumentParser(
-        prog="make bench-rivals", description="Compare latspan with five other instrumentations"
+        prog="make bench-rivals",
+        description="Compare latspan with other instrumentations and load tools",
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names))
     parser.add_argument("--json", action="store_true", help="print one document instead of tables")
@@ -42,16 +46,21 @@ def main() -> int:
         if name not in names:
             parser.error(f"no part '{name}'; there are {', '.join(names)}")
     began = time.monotonic()
-    taking_part = _field()
+    # The load tools have their own environments.
+    taking_part = _field() if set(parts) - {_LOAD} else Field({}, [], {})
     load_at_first = os.getloadavg()[0]
     sticks = yardstick()
     numbers: dict[str, Mapping[str, Values]] = {}
     situations: Mapping[str, Mapping[str, SituationResult]] = {}
+    loads: LoadResults | None = None
     for name in parts:
         sys.stderr.write(f"measuring {name} ...\n")
         if name == _SITUATIONS:
             situations = run_situations(taking_part)
             table = situations_table(situations)
+        elif name == _LOAD:
+            loads = run_loads(Scale(quick=arguments.quick))
+            table = f"{load_table(loads)}\n\n{load_notes(loads)}"
         else:
             numbers[name] = PARTS[name].measure(taking_part, Scale(quick=arguments.quick))
             table = numbers_table(PARTS[name], numbers[name])
@@ -66,9 +75,11 @@ def main() -> int:
         "took_s": time.monotonic() - began,
         **_what_ran(taking_part, figure(sticks)),
     }
-    print(
-        json.dumps(document(run, numbers, situations), indent=2) if arguments.json else notes(run)
-    )
+    if arguments.json:
+        load = {} if loads is None else {"load_tools": load_document(loads)}
+        print(json.dumps(document(run, numbers, situations) | load, indent=2))
+    else:
+        print(notes(run))
     return 0
 
 
@@ -96,7 +107,7 @@ def _what_ran(taking_part: Field, stick: Figure) -> dict[str, Any]:
         "yardstick_us": {"least": stick.least, "median": stick.middle},
         # More than one version of a package makes the costs incomparable; the notes then warn.
         "shared_versions": {
-            name: sorted({each[name] for each in versions.values()}) for name in SHARED
+            name: sorted({each[name] for each in versions.values()}) for name in SHARED if versions
         },
         "libraries": {
             library.title: {

@@ -11,13 +11,13 @@ import json
 import subprocess
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rivals._libraries import CLIENT, LATSPAN, SHARED, Library
+from rivals._libraries import CLIENT, SHARED, Library
 
-__all__ = ["NotInstalledError", "python_of", "versions_of"]
+__all__ = ["NotInstalledError", "environment_for", "python_of", "version_in", "versions_of"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _FOLDER: Final = _ROOT / "build" / "rivals"
@@ -42,14 +42,29 @@ def python_of(library: Library) -> Path:
     Raises:
         NotInstalledError: The environment could not be created.
     """
-    folder = _FOLDER / library.name
+    return environment_for(library.name, library.title, (*CLIENT, *library.requirements))
+
+
+def environment_for(name: str, title: str, requirements: Sequence[str]) -> Path:
+    """
+    Return the interpreter of an environment; create the environment if necessary.
+
+    Args:
+        name: Name of its folder.
+        title: Name of its content in messages.
+        requirements: Requirements, as pip accepts them; relative paths count from the repository.
+
+    Raises:
+        NotInstalledError: The environment could not be created.
+    """
+    folder = _FOLDER / name
     python = folder / "bin" / "python"
-    ready = folder / f".ready-{_key(library)}"
+    ready = folder / f".ready-{_key(requirements)}"
     if ready.exists():
         return python
-    sys.stderr.write(f"installing {library.title} into {folder.relative_to(_ROOT)}\n")
+    sys.stderr.write(f"installing {title} into {folder.relative_to(_ROOT)}\n")
     _run([str(_ROOT / "scripts" / "environment"), sys.executable, str(folder)])
-    _run([str(python), *_PIP, *CLIENT, *library.requirements])
+    _run([str(python), *_PIP, *requirements])
     for stale in folder.glob(".ready-*"):
         stale.unlink()
     ready.touch()
@@ -58,13 +73,21 @@ def python_of(library: Library) -> Path:
 
 def versions_of(library: Library) -> Mapping[str, str]:
     """Return the versions of the library and of the shared distributions, by distribution."""
-    names = [*SHARED, library.distribution]
-    return json.loads(_run([str(python_of(library)), "-P", "-c", _VERSIONS, *names]))
+    return _versions(python_of(library), [*SHARED, library.distribution])
 
 
-def _key(library: Library) -> int:
-    made_from = [sys.version, *CLIENT, *library.requirements]
-    if library is LATSPAN:
+def version_in(python: Path, distribution: str) -> str:
+    """Return the version of a distribution in the environment of an interpreter."""
+    return _versions(python, [distribution])[distribution]
+
+
+def _versions(python: Path, distributions: Sequence[str]) -> Mapping[str, str]:
+    return json.loads(_run([str(python), "-P", "-c", _VERSIONS, *distributions]))
+
+
+def _key(requirements: Sequence[str]) -> int:
+    made_from = [sys.version, *requirements]
+    if "--editable" in requirements:
         made_from.append((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return zlib.crc32("\n".join(made_from).encode())
 

@@ -78,9 +78,9 @@ def notes(run: dict[str, Any]) -> str:
     lines = [
         f"{run['machine']}, {run['cores']} cores, {load}; yardstick {yardsticks}; {took}",
         "",
-        f"In every environment: {shared}.",
-        "",
     ]
+    if shared:
+        lines += [f"In every environment: {shared}.", ""]
     if any(len(versions) > 1 for versions in run["shared_versions"].values()):
         lines += [
             "**The environments differ in these packages, so the costs are not comparable.**",
