@@ -58,6 +58,7 @@ def table_in_ms(
         names=names,
         segments_ns=columns,
         uncertain=np.array([(uncertain or {}).get(name, 0.0) for name in names]),
+        sources={},
         kinds=kinds or {},
         numbers={
             name: np.array(column, dtype=np.float64) for name, column in (numbers or {}).items()

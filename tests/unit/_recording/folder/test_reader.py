@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_only_the_measured_requests_of_a_load_test_are_counted(tmp_path: Path) -
         tmp_path,
         *(call(number, details={"latspan.load.phase": each}) for number, each in enumerate(phases)),
     )
-    manifest = {**recording.manifest, "measurement": {"steps": [{}]}}
+    manifest: dict[str, Any] = {**recording.manifest, "measurement": {"steps": [{}]}}
     snapshot = Recording(tmp_path, manifest).snapshot()
 
     assert snapshot.count() == 2
