@@ -131,7 +131,7 @@ def attribute(table: RequestTable) -> Attribution | None:
     shares = _shares(segments[tail])
     draws = _draws(values, segments, in_band)
     deviations = (draws - shares) * _widening(values)
-    order = np.argsort(-shares, kind="stable")
+    order: list[int] = np.argsort(-shares, kind="stable").tolist()
     low, high = _intervals(shares, deviations)
     draws = shares + deviations * _QUANTILE / _NORMAL
     lead = 1.0
@@ -149,7 +149,7 @@ def attribute(table: RequestTable) -> Attribution | None:
                 typical_ns=float(segments[typical, index].mean()) if len(typical) else 0.0,
                 uncertain=float(table.uncertain[index]),
             )
-            for index in order.tolist()
+            for index in order
             if shares[index] > 0
         ),
         tail=usable[tail],
@@ -262,7 +262,7 @@ def _draws(
         reached = np.cumsum(weights)
         limit = fraction * reached[-1]
         # The band ends inside the last unit, which counts in part.
-        inside = int(np.searchsorted(reached, limit)) + 1
+        inside = int((reached < limit).sum()) + 1
         band = weights[:inside].copy()
         if inside <= size:
             band[-1] -= max(reached[inside - 1] - limit, 0.0)
