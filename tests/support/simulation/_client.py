@@ -150,6 +150,7 @@ class Client:
         # Another task ran until the block ended.
         other = kernel.now if kernel.now > ready else None
         attempts: list[Attempt] = []
+        prompt = 0
         broken = random.random() < scenario.broken
         for number in range(_ATTEMPTS):
             attempt = Attempt(start_ns=kernel.now)

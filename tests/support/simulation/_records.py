@@ -223,7 +223,7 @@ def _request_record(
     stages = [ChildInterval(stage.name, stage.start_ns, stage.done_ns) for stage in request.stages]
     scope = scope_timeline(request.start_ns, request.done_ns, calls=inside, stages=stages)
     failed = bool(calls) and calls[-1].outcome.failed
-    details = {}
+    details: dict[str, object] = {}
     if request.lag_ns:
         details[semconv.LATSPAN_LOAD_DISPATCH_LAG] = request.lag_ns / 1e9
     return RequestRecord(

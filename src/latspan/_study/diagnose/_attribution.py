@@ -266,7 +266,7 @@ def _draws(
         reached: NDArray[np.float64] = np.cumsum(weights)
         limit = fraction * float(reached[-1])
         # The band ends inside the last unit, which counts in part.
-        inside = int(np.searchsorted(reached, limit)) + 1
+        inside = int((reached < limit).sum()) + 1
         band = weights[:inside].copy()
         if inside <= size:
             band[-1] -= max(reached[inside - 1] - limit, 0.0)

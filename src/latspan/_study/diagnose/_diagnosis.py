@@ -212,11 +212,10 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             f" {percent(leader.share)}. Compare components with a budget.",
             finding,
         )
-    is_explained = finding is not None and runner_up is not None
-    is_explained = is_explained and runner_up.name in finding.segments
+    covered = () if finding is None else finding.segments
     if (
         runner_up is not None
-        and not is_explained
+        and runner_up.name not in covered
         and (attribution.lead <= 0 or _is_uncertain(leader, runner_up))
     ):
         return result(

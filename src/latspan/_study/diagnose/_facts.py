@@ -134,8 +134,8 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
     time per token has risen since, as waits that follow the length of the prompts show, the
     present one is used. The round trip to the server is part of the calibrated time.
 
-    Source: issue of the method, *queue and prefill without evidence of the server*:
-    ``queue = max(0, TTFT - (f0 + f1 * prompt tokens))``.
+    Source: ``queue = max(0, wait - (f0 + f1 * prompt tokens))``, where the line is fitted without
+    load. A line that is fitted under load would lose the queue near saturation.
     """
     wait = table.segment(SegmentName.SERVER_WAIT)
     tokens = _uncached(table)

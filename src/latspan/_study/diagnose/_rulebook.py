@@ -109,7 +109,7 @@ def _cold_start(facts: Facts) -> Finding | None:
     for begin in begins:
         # Whatever starts while the first request is still slow waits for the same thing.
         ready = table.start_ns[begin] + np.nan_to_num(values[begin])
-        until = int(np.searchsorted(table.start_ns, ready))
+        until = int((table.start_ns < ready).sum())
         first[begin : max(begin + _FIRST, until)] = True
     warm = float(np.nanmedian(values[~first])) if (~first).any() else float("nan")
     slow = first & (values > _COLD * warm)

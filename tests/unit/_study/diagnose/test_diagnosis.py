@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
 from support.simulation import records_of, requests_of, scenario_of, write_recording
 from support.tables import table_in_ms
 
-_MS = 1_000_000
+_MS: Final = 1_000_000
+
+Change = Callable[[RequestRecord, int], RequestRecord]
 
 
 def _call(
@@ -114,7 +117,7 @@ def test_an_unsorted_recording_has_the_answer_of_a_sorted_one() -> None:
     assert diagnose(mixed, Goal()).shares == diagnose(records, Goal()).shares
 
 
-def _hostile(change: Callable[[RequestRecord, int], RequestRecord]) -> list[RequestRecord]:
+def _hostile(change: Change) -> list[RequestRecord]:
     return [change(record, number) for number, record in enumerate(_calls())]
 
 
@@ -152,31 +155,27 @@ def test_a_poor_recording_has_a_clear_answer(
     assert diagnosis.sentence.endswith(".")
 
 
-@pytest.mark.parametrize("metric", ["duration", "ttft", "time_to_first_visible_token"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda record, _: replace(record, metrics={}, marks_ns={}, tokens=TokenCounts()),
-        lambda record, _: replace(record, start_epoch_ns=0),
-        lambda record, number: replace(record, start_epoch_ns=-(10**18) * (number % 2)),
-        lambda record, number: replace(record, duration_ns=2**62 if number == 3 else 1),
-        lambda record, _: replace(record, details={"latspan.kv.usage": math.nan}),
-        lambda record, _: replace(record, details={"latspan.kv.usage": "full", "x": "y" * 10_000}),
-        lambda record, _: replace(record, details={"latspan.load.dispatch_lag": -1e30}),
-        lambda record, number: replace(record, details={"user": str(number)}),
-        lambda record, number: replace(record, attributes={"route": f"/{number}"}),
-        lambda record, _: replace(record, chunk_gaps=(MetricValue(0),) * 3),
-        lambda record, _: replace(record, tokens=TokenCounts(input=0, cached=9, output=0)),
-        lambda record, number: replace(record, parent_id=number, root_id=number),
-        lambda record, number: replace(
-            record, kind=Kind.REQUEST, scope_id=number, side=Side.SERVER
-        ),
-        lambda record, _: replace(record, segments=record.segments[::-1]),
-    ],
+_HOSTILE: Final[tuple[Change, ...]] = (
+    lambda record, _: replace(record, metrics={}, marks_ns={}, tokens=TokenCounts()),
+    lambda record, _: replace(record, start_epoch_ns=0),
+    lambda record, number: replace(record, start_epoch_ns=-(10**18) * (number % 2)),
+    lambda record, number: replace(record, duration_ns=2**62 if number == 3 else 1),
+    lambda record, _: replace(record, details={"latspan.kv.usage": math.nan}),
+    lambda record, _: replace(record, details={"latspan.kv.usage": "full", "x": "y" * 10_000}),
+    lambda record, _: replace(record, details={"latspan.load.dispatch_lag": -1e30}),
+    lambda record, number: replace(record, details={"user": str(number)}),
+    lambda record, number: replace(record, attributes={"route": f"/{number}"}),
+    lambda record, _: replace(record, chunk_gaps=(MetricValue(0),) * 3),
+    lambda record, _: replace(record, tokens=TokenCounts(input=0, cached=9, output=0)),
+    lambda record, number: replace(record, parent_id=number, root_id=number),
+    lambda record, number: replace(record, kind=Kind.REQUEST, scope_id=number, side=Side.SERVER),
+    lambda record, _: replace(record, segments=record.segments[::-1]),
 )
-def test_hostile_values_never_raise(
-    change: Callable[[RequestRecord, int], RequestRecord], metric: str
-) -> None:
+
+
+@pytest.mark.parametrize("metric", ["duration", "ttft", "time_to_first_visible_token"])
+@pytest.mark.parametrize("change", _HOSTILE)
+def test_hostile_values_never_raise(change: Change, metric: str) -> None:
     """Missing marks, impossible times and strange attributes give an answer."""
     goal = parse_goal(f"p95 {metric}")
     records = _hostile(change)
