@@ -2,7 +2,7 @@
 Measurements of two states of a system in turn, so that its slow changes affect both alike.
 
 Each run is ``latspan measure`` in a process of its own, with its own connections and a recording of
-its own. Pairs of runs share a seed: both states get the same prompts at the same times.
+its own. All runs have one seed: generated prompts depend on it, and other prompts are another test.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def measure_both(plan: Plan, report: Callable[[str], None]) -> tuple[Path, Path]
             _switch(commands[side])
         state = side
         options = (*plan.options, *(plan.after_options if side == "after" else ()))
-        _measure(plan.what, sides[side] / f"run-{counts[side]}", counts[side], options)
+        _measure(plan.what, sides[side] / f"run-{counts[side]}", options)
     return sides["before"], sides["after"]
 
 
@@ -127,11 +127,10 @@ def _switch(command: str) -> None:
         )
 
 
-def _measure(what: str, folder: Path, seed: int, options: tuple[str, ...]) -> None:
+def _measure(what: str, folder: Path, options: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "latspan", "measure", what, "--output", str(folder)]
-    # The seed comes first, so that an option of the user replaces it.
     done = subprocess.run(  # noqa: S603 - this program
-        [*command, "--seed", str(seed), *options], capture_output=True, text=True, check=False
+        [*command, *options], capture_output=True, text=True, check=False
     )
     if done.returncode in _INTERRUPTED:
         raise KeyboardInterrupt
