@@ -119,8 +119,9 @@ def _verdict(results: LoadResults, load: Load) -> str:
     """
     Return how latspan compares with the best rival; the empty string without one.
 
-    The median error of each figure is compared with the smallest median error of a rival. Errors
-    that differ by less than 0.01 ms are equal, because the table shows no more digits.
+    The target holds for the medians and for the least values of the CPU time. The median error of
+    each figure is compared with the smallest median error of a rival. Errors that differ by less
+    than 0.01 ms are equal, because the table shows no more digits.
     """
     found = results.runs[load.name]
     ours = found[_LATSPAN.name]
@@ -128,8 +129,11 @@ def _verdict(results: LoadResults, load: Load) -> str:
     if not ours or not rivals:
         return ""
     best = min(rivals, key=lambda title: median(run.cpu_ms for run in rivals[title]))
-    ratio = median(run.cpu_ms for run in ours) / median(run.cpu_ms for run in rivals[best])
-    met = "met" if ratio <= _TARGET else "not met"
+    middle = median(run.cpu_ms for run in ours) / median(run.cpu_ms for run in rivals[best])
+    least = min(run.cpu_ms for run in ours) / min(
+        run.cpu_ms for runs in rivals.values() for run in runs
+    )
+    met = "met" if max(middle, least) <= _TARGET else "not met"
     worse: list[str] = []
     for key in _KEYS:
         error = _error(ours, key)
@@ -142,7 +146,8 @@ def _verdict(results: LoadResults, load: Load) -> str:
         f"larger at {', '.join(worse)}" if worse else "not larger than the best rival's anywhere"
     )
     return (
-        f"latspan's median CPU time is {ratio:.2f} x {best}'s (target ≤ {_TARGET:g} x: {met});"
+        f"latspan's median CPU time is {middle:.2f} x {best}'s, its least {least:.2f} x the least"
+        f" of a rival (target ≤ {_TARGET:g} x: {met});"
         f" its median error is {words}"
     )
 
