@@ -160,7 +160,7 @@ def _query(arguments: argparse.Namespace) -> TraceQuery:
 
     if not is_url(arguments.source):
         for name in ("since", "limit", "header"):
-            if getattr(arguments, name):
+            if getattr(arguments, name) not in (None, []):
                 raise ConfigError(
                     f"--{name} only applies to Jaeger and Tempo",
                     hint="use the URL of one of them as SOURCE",

@@ -35,7 +35,7 @@ _AT_ONCE: Final = 4
 """Number of traces that are read from Tempo at the same time."""
 
 _MOST_NAMES: Final = 10
-_MOST_BYTES: Final = 256 * 1024 * 1024
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +180,7 @@ def _service_of(backend: _Jaeger | _Tempo, service: str | None) -> str:
         raise backend.server.error(
             "has the traces of several services", f"use --service with one of {shown}{more}"
         )
-    raise backend.server.error(
-        f"has no service '{foreign(service)}'", f"it has {shown}{more}"
-    )
+    raise backend.server.error(f"has no service '{foreign(service)}'", f"it has {shown}{more}")
 
 
 class _Jaeger:
@@ -237,7 +235,7 @@ class _Tempo:
     def services(self) -> list[str]:
         """Return the names of all services that have traces."""
         answer: Any = self.server.get("/api/v2/search/tag/resource.service.name/values")
-        return sorted(str(each["value"]) for each in (answer or {}).get("tagValues") or ())
+        return sorted(str(each["value"]) for each in (answer or _EMPTY).get("tagValues") or ())
 
     def find(self, query: TraceQuery, window: _Window) -> _Found:
         """Return the traces."""
@@ -255,7 +253,7 @@ class _Tempo:
             limit=query.limit,
             spss=1,
         )
-        ids = [str(each["traceID"]) for each in (answer or {}).get("traces") or ()]
+        ids = [str(each["traceID"]) for each in (answer or _EMPTY).get("traces") or ()]
         messages: list[Mapping[str, Any]] = []
         partial = 0
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -30,6 +30,7 @@ _SERVER: Final = (2, "SPAN_KIND_SERVER")
 _FAILED: Final = (2, "STATUS_CODE_ERROR")
 _SERVICE_NAME: Final = "service.name"
 _HTTP_ROUTE: Final = "http.route"
+_EMPTY: Final[Mapping[str, Any]] = {}
 _LONGEST_S: Final = 10.0**9
 """Longest time that an attribute can state, in seconds: 31 years."""
 
@@ -134,9 +135,7 @@ def spans_of(messages: Iterable[Mapping[str, Any]], origin: str, *, hint: str) -
     return spans
 
 
-def _fill(
-    spans: SpanFile, messages: Iterable[Mapping[str, Any]], origin: str, hint: str
-) -> None:
+def _fill(spans: SpanFile, messages: Iterable[Mapping[str, Any]], origin: str, hint: str) -> None:
     seen: set[tuple[int, int]] = set()
     for message in messages:
         try:
@@ -211,7 +210,7 @@ def _message(text: bytes) -> Mapping[str, Any] | None:
 def _spans_of(message: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield each span with the name of its service."""
     for resource in message.get("resourceSpans") or ():
-        about = _plain((resource.get("resource") or {}).get("attributes") or ())
+        about = _plain((resource.get("resource") or _EMPTY).get("attributes") or ())
         service = str(about.get(_SERVICE_NAME, ""))
         for scope in resource.get("scopeSpans") or ():
             for span in scope.get("spans") or ():
@@ -251,7 +250,7 @@ def _add(
             start_ns,
             # A clock that was set back ends a span before its start.
             max(start_ns, int(span["endTimeUnixNano"])),
-            (span.get("status") or {}).get("code") in _FAILED,
+            (span.get("status") or _EMPTY).get("code") in _FAILED,
             attributes,
             service,
             dialect,

@@ -113,23 +113,31 @@ def message(*numbers: int, service: str = "shop", in_base64: bool = False) -> di
     }
 
 
-def jaeger(*numbers: int, **more: Answer) -> dict[str, Answer]:
+def jaeger(*numbers: int, **changed: Answer) -> dict[str, Answer]:
+    """Return the answers of Jaeger; `services` and `traces` replace its own."""
     found: Answer = {"result": message(*numbers)} if numbers else 404
-    return {"/api/services": {"data": ["shop", "bakery"]}, "/api/v3/traces": found, **more}
+    return {
+        "/api/services": changed.get("services", {"data": ["shop", "bakery"]}),
+        "/api/v3/traces": changed.get("traces", found),
+    }
 
 
-def tempo(*numbers: int, **more: Answer) -> dict[str, Answer]:
+def tempo(*numbers: int, **changed: Answer) -> dict[str, Answer]:
+    """Return the answers of Tempo; `search` and `trace_1`, for example, replace its own."""
     return {
         "/api/echo": b"echo",
         "/api/v2/search/tag/resource.service.name/values": {
             "tagValues": [{"type": "string", "value": "shop"}]
         },
-        "/api/search": {"traces": [{"traceID": f"{number:x}"} for number in numbers]},
+        "/api/search": changed.get(
+            "search", {"traces": [{"traceID": f"{number:x}"} for number in numbers]}
+        ),
         **{
-            f"/api/v2/traces/{number:x}": {"trace": message(number, in_base64=True)}
+            f"/api/v2/traces/{number:x}": changed.get(
+                f"trace_{number}", {"trace": message(number, in_base64=True)}
+            )
             for number in numbers
         },
-        **more,
     }
 
 
@@ -198,7 +206,7 @@ def test_a_result_that_may_have_been_cut_is_stated(answers: dict[str, Answer], n
 def test_traces_of_tempo_that_are_incomplete_or_gone_are_stated() -> None:
     """A trace may be too large, or deleted between the search and the request."""
     partial = {"trace": message(1, in_base64=True), "status": "PARTIAL"}
-    answers = tempo(1, 2, 3) | {"/api/v2/traces/1": partial, "/api/v2/traces/2": 404}
+    answers = tempo(1, 2, 3, trace_1=partial, trace_2=404)
     with serving(answers) as backend:
         found = read_backend(backend.url, SHOP, now_ns=NOW_NS)
 
@@ -209,22 +217,20 @@ def test_traces_of_tempo_that_are_incomplete_or_gone_are_stated() -> None:
     )
 
 
-@pytest.mark.parametrize("answers", [jaeger(), tempo(), jaeger() | {"/api/v3/traces": {"result": {}}}])
+@pytest.mark.parametrize("answers", [jaeger(), tempo(), jaeger(traces={"result": {}})])
 def test_an_empty_window_is_no_error(answers: dict[str, Answer]) -> None:
     """The notes state that it is empty, and how to ask for more."""
     with serving(answers) as backend:
         found = read_backend(backend.url, SHOP, now_ns=NOW_NS)
 
     assert found.records == ()
-    assert found.about[1:] == (
-        "There is none in this window: use a longer one with --since.",
-    )
+    assert found.about[1:] == ("There is none in this window: use a longer one with --since.",)
 
 
 def test_spans_of_other_services_in_the_same_traces_are_no_records() -> None:
     """A backend returns whole traces."""
     both = message(1)["resourceSpans"] + message(2, service="bakery")["resourceSpans"]
-    with serving(jaeger() | {"/api/v3/traces": {"result": {"resourceSpans": both}}}) as backend:
+    with serving(jaeger(traces={"result": {"resourceSpans": both}})) as backend:
         found = read_backend(backend.url, SHOP, now_ns=NOW_NS)
 
     assert [each.name for each in found.records] == ["span 1"]
@@ -243,9 +249,11 @@ def test_a_service_that_is_not_there_is_an_error_with_those_that_are(
     service: str | None, services: list[str] | None, message: str, hint: str
 ) -> None:
     """A misspelt name would otherwise be an empty window."""
-    with serving(jaeger() | {"/api/services": {"data": services}}) as backend:
-        with pytest.raises(ConfigError, match=message) as raised:
-            read_backend(backend.url, TraceQuery(service=service))
+    with (
+        serving(jaeger(services={"data": services})) as backend,
+        pytest.raises(ConfigError, match=message) as raised,
+    ):
+        read_backend(backend.url, TraceQuery(service=service))
 
     assert hint in (raised.value.hint or "")
 
@@ -264,23 +272,20 @@ def test_the_only_service_need_not_be_named() -> None:
         ({"/api/services": []}, "is neither Jaeger nor Tempo"),
         ({"/api/echo": b"hello"}, "is neither Jaeger nor Tempo"),
         ({"/api/services": 302}, "redirects to http://login.test/"),
-        (jaeger() | {"/api/services": {"data": 3}}, "does not answer as Jaeger does"),
-        (jaeger() | {"/api/v3/traces": b"<html>"}, "does not answer as Jaeger or Tempo does"),
-        (jaeger() | {"/api/v3/traces": []}, "does not answer as Jaeger does"),
-        (jaeger() | {"/api/v3/traces": {"result": [1]}}, "does not answer as Jaeger does"),
-        (jaeger() | {"/api/v3/traces": 500}, "answered 500"),
-        (tempo() | {"/api/search": {"traces": [1]}}, "does not answer as Tempo does"),
-        (tempo(1) | {"/api/v2/traces/1": [1]}, "does not answer as Tempo does"),
-        (tempo(1) | {"/api/v2/traces/1": 503}, "answered 503"),
+        (jaeger(services={"data": 3}), "does not answer as Jaeger does"),
+        (jaeger(traces=b"<html>"), "does not answer as Jaeger or Tempo does"),
+        (jaeger(traces=[]), "does not answer as Jaeger does"),
+        (jaeger(traces={"result": [1]}), "does not answer as Jaeger does"),
+        (jaeger(traces=500), "answered 500"),
+        (tempo(search={"traces": [1]}), "does not answer as Tempo does"),
+        (tempo(1, trace_1=[1]), "does not answer as Tempo does"),
+        (tempo(1, trace_1=503), "answered 503"),
     ],
 )
-def test_an_answer_of_another_form_is_one_error(
-    answers: dict[str, Answer], message: str
-) -> None:
+def test_an_answer_of_another_form_is_one_error(answers: dict[str, Answer], message: str) -> None:
     """With the address that is expected, and never a traceback."""
-    with serving(answers) as backend:
-        with pytest.raises(ConfigError, match=message) as raised:
-            read_backend(backend.url, SHOP)
+    with serving(answers) as backend, pytest.raises(ConfigError, match=message) as raised:
+        read_backend(backend.url, SHOP)
 
     assert raised.value.message.startswith(backend.url)
     assert "http://localhost:16686" in (raised.value.hint or "")
@@ -292,9 +297,11 @@ def test_an_answer_of_another_form_is_one_error(
 def test_a_span_of_another_form_is_one_error(spans: Any) -> None:
     """A trace whose spans cannot be read proves nothing."""
     held = {"result": {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}}
-    with serving(jaeger() | {"/api/v3/traces": held}) as backend:
-        with pytest.raises(LatspanError) as raised:
-            read_backend(backend.url, SHOP)
+    with (
+        serving(jaeger(traces=held)) as backend,
+        pytest.raises(LatspanError) as raised,
+    ):
+        read_backend(backend.url, SHOP)
 
     assert isinstance(raised.value, ConfigError | RecordingError)
 

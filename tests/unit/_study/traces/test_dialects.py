@@ -10,8 +10,8 @@ import pytest
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome, Side
 from latspan._study.traces import Imported, read_otlp
-from latspan._study.traces._spans import spans_of
 from latspan._study.traces._otlp import requests_in
+from latspan._study.traces._spans import spans_of
 
 DATA: Final = Path(__file__).parents[3] / "data"
 MS: Final = 1_000_000
@@ -68,9 +68,7 @@ def imported(*resources: dict[str, Any], **selection: str) -> Imported:
 
 
 def times(record: RequestRecord) -> list[tuple[str, int, str]]:
-    return [
-        (str(each.name), each.duration_ns // MS, each.source.value) for each in record.segments
-    ]
+    return [(str(each.name), each.duration_ns // MS, each.source.value) for each in record.segments]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +80,9 @@ def times(record: RequestRecord) -> list[tuple[str, int, str]]:
     ],
 )
 def test_spans_of_a_real_instrumentation(file: str, name: str) -> None:
-    """Tokens, outcomes, the wait and the stream of three calls; no queue, no prefill, no content."""
+    """Tokens, outcomes, the wait and the stream of three calls; no queue, prefill or content."""
     read = read_otlp(DATA / file)
-    streamed, whole, refused = read.records
+    streamed, whole, _ = read.records
 
     assert [each.kind for each in read.records] == [Kind.CALL] * 3
     assert [each.side for each in read.records] == [Side.CLIENT] * 3
@@ -163,8 +161,10 @@ def test_the_span_of_a_vllm_alone_is_a_call_on_the_server() -> None:
     assert record.metrics["time_per_output_token"].value == 100 * MS
     assert (record.tokens.input, record.tokens.output) == (12, 10)
     assert found.lacks == (
-        "spans of model servers begin when the server has received the request, so the client, the"
-        " network and gateways are missing",
+        (
+            "spans of model servers begin when the server has received the request, so the"
+            " client, the network and gateways are missing"
+        ),
     )
 
 
@@ -251,9 +251,7 @@ def test_a_report_that_does_not_fit_splits_nothing(queue_s: float) -> None:
     """It is of another request, or its clock jumped."""
     server = {**VLLM, "gen_ai.latency.time_in_queue": queue_s}
 
-    (record,) = imported(
-        served_by("shop", span(1, STREAMED), span(3, server, parent=1))
-    ).records
+    (record,) = imported(served_by("shop", span(1, STREAMED), span(3, server, parent=1))).records
 
     assert times(record) == [("server_wait", 800, "unknown"), ("decode", 900, "estimated")]
 

@@ -179,9 +179,11 @@ def test_a_span_of_another_instrumentation_is_a_call_with_two_segments(tmp_path:
     assert record.attributes == {"model": "m", "provider": "openai"}
     assert record.details == {"gen_ai.operation.name": "chat", "gen_ai.response.id": "id-1"}
     assert imported.lacks == (
-        "calls of the GenAI conventions have no segments, so the time before the first chunk is"
-        " server_wait as a whole, with connecting and retries; they have no time to the first token"
-        " and no chunk gaps",
+        (
+            "calls of the GenAI conventions have no segments, so the time before the first chunk"
+            " is server_wait as a whole, with connecting and retries; they have no time to the"
+            " first token and no chunk gaps"
+        ),
     )
 
 
