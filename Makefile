@@ -53,7 +53,7 @@ help: ## List the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'ARGS sets the arguments of demo, test, test-vllm, test-phoenix, bench and bench-rivals:'
+	@echo 'ARGS sets the arguments of demo, the tests and the benchmarks:'
 	@echo '  make demo ARGS="--requests 12"'
 	@echo '  make test ARGS="-k histogram"'
 	@echo 'PYTHON sets the interpreter (default: python3). VENV, VENV_OLDEST, VENV_COEXISTENCE, VENV_VLLM'
@@ -190,6 +190,10 @@ bench: $(READY) ## Measure the cost of latspan, relative to this machine's yards
 .PHONY: bench-rivals
 bench-rivals: $(READY) ## Compare latspan with five other instrumentations, each in its own environment
 	@PYTHONPATH=benchmarks $(BIN)/python -P -m rivals $(ARGS)
+
+.PHONY: bench-diagnose
+bench-diagnose: $(READY) ## Count how often `latspan diagnose` names the right cause, on simulated faults
+	@PYTHONPATH=benchmarks:tests $(BIN)/python -P -m diagnosis $(ARGS)
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/

@@ -118,7 +118,8 @@ def test_prompts_are_never_recorded(tmp_path: Path) -> None:
     with ScriptedServer(Script.chat(tokens=2, prefill_ms=1, gap_ms=1)) as server:
         done = measure(
             server.base_url, tmp_path / "r", "--model", "m", "--requests", "3", "--prompts",
-            str(tmp_path / "p.jsonl"), "--body", '{"tools": [{"about": "heron"}]}',
+            str(tmp_path / "p.jsonl"), "--body",
+            '{"tools": [{"about": "heron"}], "prefix": "heron"}',
         )  # fmt: skip
     files = [path for path in done.folder.rglob("*") if path.is_file()]
     assert not [path for path in files if "heron" in path.read_text()]

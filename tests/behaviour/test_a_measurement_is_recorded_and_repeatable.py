@@ -39,6 +39,10 @@ def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
     assert (phases["warmup"], phases["measured"]) == (10, 60)
     indexes = {record.details[semconv.LATSPAN_LOAD_INDEX] for record in records}
     assert len(indexes) == len(records) == len(served)
+    conditions = done.recording.conditions
+    assert conditions == done.document["conditions"]
+    assert conditions["models_returned"] == [served[0].request_json["model"]]
+    assert 0 < conditions["connections_reused"] <= 1
     lag = done.recording.columns("dispatch_lag", kind="call")["dispatch_lag"]
     assert 0 <= float(max(lag)) < 60
     assert all(record.outcome == "completed" for record in records if record.details[

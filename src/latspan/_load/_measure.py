@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import sys
@@ -165,23 +166,18 @@ class _Measurement:
         self._main: asyncio.Task[Any] | None = None
 
     async def run(self) -> None:
+        """
+        Measure.
+
+        Raises:
+            KeyboardInterrupt: It was interrupted before the load.
+        """
         self._main = asyncio.current_task()
         with self._interrupts():
-            model = self._settings.model
-            if self._settings.endpoint is not None and model is None:
-                model = await find_model(self._settings.endpoint)
-            sender = self._sender(model or "")
-            manifest = begin_recording(
-                self._folder, source="measure", conditions=self._conditions(model)
-            )
             try:
-                self._start_recording()
-                self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
-            except BaseException as error:
-                # Nothing was measured, so nothing is left behind.
-                shutdown()
-                _delete(self._folder, keep_folder=self._existed)
-                if self._interrupted and isinstance(error, asyncio.CancelledError):
+                sender, manifest = await self._prepared()
+            except asyncio.CancelledError:
+                if self._interrupted:
                     raise KeyboardInterrupt from None
                 raise
             try:
@@ -189,6 +185,26 @@ class _Measurement:
             finally:
                 sender.close()
                 shutdown()
+
+    async def _prepared(self) -> tuple[_Prepared, Manifest]:
+        """Begin the recording and send the first request."""
+        model = self._settings.model
+        if self._settings.endpoint is not None and model is None:
+            model = await find_model(self._settings.endpoint)
+        sender = self._sender(model or "")
+        manifest = begin_recording(
+            self._folder, source="measure", conditions=self._conditions(model)
+        )
+        try:
+            self._start_recording()
+            self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
+        except BaseException:
+            # Nothing was measured, so nothing is left behind.
+            sender.close()
+            shutdown()
+            _delete(self._folder, keep_folder=self._existed)
+            raise
+        return sender, manifest
 
     def _sender(self, model: str) -> _Prepared:
         settings = self._settings
@@ -302,10 +318,8 @@ class _Measurement:
         if settings.endpoint is not None:
             known["connections"] = "reused" if settings.reuse_connections else "new"
             parameters = {"max_tokens": settings.max_tokens, **settings.parameters}
-            # Fields with an inner structure may hold content, for example tools with examples.
-            plain = (str, int, float, bool)
             known["parameters"] = {
-                name: value if isinstance(value, plain) else fingerprint([repr(value)])
+                name: _without_content(name, value)
                 for name, value in parameters.items()
                 if value is not None
             }
@@ -338,6 +352,9 @@ class _Measurement:
             self._main.cancel()
 
 
+_CHOICES: Final = frozenset({"reasoning_effort", "service_tier", "verbosity"})
+"""Parameters whose value is one of a few words. Any other text may be part of a prompt."""
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -354,6 +371,13 @@ def _saturated(runner: StepRunner, before: StepRunner | None) -> bool:
     if before is None or runner.is_open:
         return False
     return runner.throughput_per_s < _LEAST_GAIN * before.throughput_per_s
+
+
+def _without_content(name: str, value: object) -> object:
+    """Return the value of a parameter, or its fingerprint if it may hold content."""
+    if isinstance(value, int | float) or name in _CHOICES:
+        return value
+    return fingerprint([json.dumps(value, sort_keys=True)])
 
 
 def _counted(steps: Sequence[Step]) -> int:

@@ -117,11 +117,6 @@ class StepRunner:
         """Whether the step was interrupted before its last measured request had ended."""
 
     @property
-    def requests(self) -> int:
-        """Number of requests that were sent so far, those that are not counted included."""
-        return self._next
-
-    @property
     def is_open(self) -> bool:
         """Whether the step is an open loop."""
         return self._step.schedule.is_open
@@ -135,7 +130,7 @@ class StepRunner:
         """Run the step to its end."""
         try:
             if self._step.schedule.is_open:
-                await self._run_open_loop()
+                self._spawn(self._run_open_loop())
             else:
                 users = self._step.schedule.concurrency or 1
                 for user in range(users):

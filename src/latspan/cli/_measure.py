@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     from latspan._load import measure
-    from latspan._recording.folder import open_recording
+    from latspan._recording.folder import join_recording, open_recording
     from latspan._study.measurement import summarize
     from latspan.cli._measure_display import LiveDisplay
 
@@ -60,6 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with LiveDisplay() as display:
         measure(settings, folder, display)
     measurement = summarize(open_recording(folder))
+    join_recording(folder).update(conditions=measurement.observed)
     _print(measurement, str(folder), as_json=arguments.json)
     print_message(f"recording: {folder}; latspan report {folder} shows its segments")
     return _exit_code(measurement)

@@ -37,8 +37,7 @@ def measurement_document(measurement: Measurement, *, recording: str) -> dict[st
         "kind": measurement.kind.value,
         "valid": measurement.is_valid,
         "interrupted": measurement.interrupted,
-        "models": list(measurement.models),
-        "conditions": dict(measurement.conditions),
+        "conditions": {**measurement.conditions, **measurement.observed},
         "steps": [_step(step) for step in measurement.steps],
         "notes": list(measurement.notes),
     }

@@ -187,6 +187,25 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
     assert (progress.measured, progress.in_flight) == (2, 0)
 
 
+def test_an_interrupt_does_not_wait_for_a_free_place() -> None:
+    """A server that never answers must not keep the measurement from ending."""
+    clock = ManualClock()
+    sender = _Sender(clock, _taking(3600))
+
+    async def run() -> dict[str, Any]:
+        step = _constant(1, warmup=0, requests=3)
+        runner = StepRunner(
+            step, sender, now=clock.monotonic_ns, progress=Progress(3), max_in_flight=1
+        )
+        asyncio.get_running_loop().call_later(5, runner.interrupt)
+        await runner.run()
+        return runner.result()
+
+    result = run_virtually(clock, run())
+    assert clock.monotonic_ns() < 6 * NS_PER_S
+    assert (result["cut"], result["unsent"]) == ([0], 2)
+
+
 def test_an_error_of_the_sender_ends_the_step() -> None:
     """It is an error of the program, because an unsuccessful request has an answer."""
 

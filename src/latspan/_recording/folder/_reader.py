@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from latspan import semconv
 from latspan._clock import SystemClock
 from latspan._recording._log import read_snapshots
 from latspan._recording._record import RequestRecord
@@ -39,6 +40,9 @@ _LONGEST_LINE: Final = 16_000_000
 """Length in bytes of a line that is not read: 200 times the line of 10,000 chunks."""
 
 _IDS_PER_FILE: Final = 2**48
+
+_MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
+"""Part of the line of a measured request of a load test, and of everything inside it."""
 
 
 class Recording:
@@ -172,19 +176,23 @@ class Recording:
 
         The histograms are those that the processes wrote, which count every request, also of a
         recording that has only a sample of the lines. If a process was killed, they lack its last
-        requests, and all lines are counted instead. Of each kind, the snapshot has up to 5,000
-        complete records: a random sample, always the same one, and the slowest request.
+        requests, and all lines are counted instead. Of a load test, only the measured requests are
+        counted, without warm-up and drain. Of each kind, the snapshot has up to 5,000 complete
+        records: a random sample, always the same one, and the slowest request.
 
         Raises:
             OSError: A file cannot be read.
         """
         counted = None
-        if all(file.ended for file in files_in(self.folder)):
+        is_load = bool(self.manifest.get("measurement"))
+        if not is_load and all(file.ended for file in files_in(self.folder)):
             counted = self._counted()
         recorder = Recorder(SystemClock(), keep=0)
         kept: dict[bytes, LineSample] = {}
         is_sampled = False
         for number, line in self._lines():
+            if is_load and _MEASURED not in line:
+                continue
             if counted is None:
                 try:
                     record = record_of(line)

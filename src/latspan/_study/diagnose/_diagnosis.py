@@ -13,7 +13,7 @@ from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
 from latspan._study.diagnose._attribution import LEAST_UNITS, Attribution, Share, attribute
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
-from latspan._study.diagnose._facts import Calibration, Facts, calibrate
+from latspan._study.diagnose._facts import Calibration, Facts, calibrate, split_by
 from latspan._study.diagnose._finding import Finding, milliseconds, percent
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
@@ -22,6 +22,14 @@ from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan._targets import Budget
 
 __all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
+
+_SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
+_ESTIMATED: Final = 0.5
+_ESTIMATE_ERROR: Final = 0.36
+"""
+Lead that an estimated queue needs over prefill. Its share is up to 0.18 too large, since a busy
+server needs longer for a prompt than an idle one, and the share of prefill as much too small.
+"""
 
 _LARGE: Final = 0.30
 """Share that one segment needs for its cause to be named: below, the time is spread out."""
@@ -139,6 +147,8 @@ def diagnose_table(
     notes: Iterable[str] = (),
 ) -> Diagnosis:
     """Return the diagnosis of a table; see :func:`diagnose`."""
+    if calibration is not None:
+        table = split_by(table, calibration)
     goal, units = table.goal, len(table)
     noun = KIND_NOUNS[table.kind][1]
     failed = int(table.failed.sum())
@@ -204,7 +214,7 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             f" {percent(leader.share)}. Compare components with a budget.",
             finding,
         )
-    if attribution.lead <= 0 and runner_up is not None:
+    if runner_up is not None and (attribution.lead <= 0 or _is_uncertain(leader, runner_up)):
         return result(
             Conclusion.TIE,
             f"At {goal}, {leader.name} ({percent(leader.share)}) and {runner_up.name}"
@@ -216,6 +226,16 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
         Conclusion.FIX,
         f"At {goal}, {leader.name} is {percent(leader.share)} {of}{summary}.",
         finding,
+    )
+
+
+def _is_uncertain(leader: Share, runner_up: Share) -> bool:
+    """Return whether a queue that is estimated leads by less than the error of the estimate."""
+    return (
+        leader.name == SegmentName.QUEUE
+        and runner_up.name == SegmentName.PREFILL
+        and leader.uncertain > _ESTIMATED
+        and leader.share - runner_up.share < _ESTIMATE_ERROR
     )
 
 
@@ -250,6 +270,13 @@ def _too_few(table: RequestTable, noun: str) -> str:
 def _lacking(table: RequestTable, noun: str) -> Iterable[str]:
     if table.left_out and len(table):
         yield f"{table.left_out:,} {noun} do not have the metric {table.goal.metric}."
+    estimated = [
+        name
+        for name, fraction in zip(table.names, table.uncertain, strict=True)
+        if name in _SPLIT and fraction > _ESTIMATED
+    ]
+    if estimated:
+        yield f"Estimated, and not measured: {' and '.join(estimated)}."
     if table.segment(SegmentName.SERVER_WAIT).any() and table.reported == 0 and len(table):
         yield (
             "No server reports its times, so queue and prefill cannot be told apart without a"

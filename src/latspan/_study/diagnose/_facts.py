@@ -7,7 +7,7 @@ about.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb, nan
 from statistics import NormalDist
@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from latspan import semconv
 from latspan._study.diagnose._attribution import Attribution, Share
+from latspan._segments import SegmentName
 from latspan._study.diagnose._table import RequestTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Calibration", "Facts", "Line", "SlowGroup", "calibrate"]
+__all__ = ["Calibration", "Facts", "Line", "SlowGroup", "calibrate", "split_by"]
 
 _POINTS: Final = 10
 """Number of points below which no line is fitted."""
@@ -29,6 +31,16 @@ _MOST_POINTS: Final = 2_000
 _EXACT_UP_TO: Final = 3_000
 _SIGNIFICANT: Final = 0.01
 _LIFT: Final = 1.5
+_FOLLOWS: Final = 0.5
+_RISEN: Final = 1.4
+_ARRIVALS: Final = 10
+"""Mean number of arrivals in a window in which they are counted."""
+
+_PARTS: Final = 4
+_LEAST_LOADED: Final = 3
+_SLOWER: Final = 1.3
+"""Ratio of medians from which a group is slow, in all but one quarter of the recording."""
+
 _EXPLAINS: Final = 0.6
 """Fraction of the tail band that one group must hold to explain it."""
 
@@ -88,6 +100,10 @@ class Calibration:
     per_token_ns: float
     tpot_ns: float = nan
 
+    def is_slower(self, line: Line) -> bool:
+        """Return whether the time per prompt token has risen clearly since the calibration."""
+        return line.correlation >= _FOLLOWS and line.slope >= _RISEN * self.per_token_ns
+
 
 def calibrate(table: RequestTable) -> Calibration | None:
     """
@@ -108,6 +124,47 @@ def calibrate(table: RequestTable) -> Calibration | None:
         max(0.0, line.slope),
         float(np.nanmedian(tpot)) if np.isfinite(tpot).any() else nan,
     )
+
+
+def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
+    """
+    Return the table with the waits for the server divided into queue and prefill, as estimates.
+
+    Prefill is what the calibrated server needs for the prompt alone, and the rest is queue. If the
+    time per token has risen since, as waits that follow the length of the prompts show, the
+    present one is used. The round trip to the server is part of the calibrated time.
+
+    Source: issue of the method, *queue and prefill without evidence of the server*:
+    ``queue = max(0, TTFT - (f0 + f1 * prompt tokens))``.
+    """
+    wait = table.segment(SegmentName.SERVER_WAIT)
+    tokens = _uncached(table)
+    known = ~np.isnan(tokens) & (wait > 0)
+    if not known.any():
+        return table
+    line = _fitted(tokens[known], wait[known])
+    per_token_ns = calibration.per_token_ns
+    if line is not None and calibration.is_slower(line):
+        per_token_ns = line.slope
+    expected = calibration.intercept_ns + per_token_ns * np.nan_to_num(tokens)
+    prefill = np.where(known, np.minimum(wait, expected), 0.0)
+    parts = {
+        SegmentName.QUEUE.value: np.where(known, wait - prefill, 0.0),
+        SegmentName.PREFILL.value: prefill,
+        SegmentName.SERVER_WAIT.value: np.where(known, 0.0, wait),
+    }
+    names = (*table.names, *(name for name in parts if name not in table.names))
+    segments = np.zeros((len(table), len(names)))
+    segments[:, : len(table.names)] = table.segments_ns
+    uncertain = np.ones(len(names))
+    uncertain[: len(table.names)] = table.uncertain
+    for name, part in parts.items():
+        index = names.index(name)
+        before = 0.0 if name == SegmentName.SERVER_WAIT else segments[:, index]
+        segments[:, index] = before + part
+        if part.any():
+            uncertain[index] = 1.0
+    return replace(table, names=names, segments_ns=segments, uncertain=uncertain)
 
 
 class Facts:
@@ -146,6 +203,23 @@ class Facts:
         """Return the median of a column in the typical band; NaN if it has no value there."""
         return _median(values[self.attribution.typical])
 
+    @cached_property
+    def burstiness(self) -> float:
+        """
+        Variance of the number of arrivals as a multiple of that of independent arrivals.
+
+        It is 1 for independent arrivals, and about n if n requests always arrive together.
+
+        Source: the index of dispersion for counts; Gusella (1991), characterizing the variability
+        of arrival processes with indexes of dispersion.
+        """
+        start = self.table.start_ns
+        windows = len(start) // _ARRIVALS
+        if windows < _POINTS:
+            return nan
+        counts, _ = np.histogram(start, bins=windows)
+        return float(counts.var() / counts.mean())
+
     def ratio(self, name: str) -> float:
         """Return the median of a fact in the tail band as a multiple of the typical one."""
         typical = self.typical(self.table.number(name))
@@ -154,6 +228,10 @@ class Facts:
     def is_spread(self, share: Share) -> bool:
         """Return whether a segment is long in typical units too, and not in the tail alone."""
         return share.typical_ns >= 0.5 * share.mean_ns
+
+    def is_slower_than_calibrated(self, line: Line) -> bool:
+        """Return whether a time per prompt token is clearly longer than the calibrated one."""
+        return self.calibration is not None and self.calibration.is_slower(line)
 
     def line(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
         """Return the line through all units that have both values; ``None`` if they are few."""
@@ -175,23 +253,31 @@ class Facts:
     @cached_property
     def in_flight(self) -> NDArray[np.float64]:
         """Mean number of other units in flight during each unit."""
-        start = self.table.start_ns.astype(np.float64)
-        end = start + np.maximum(self.table.duration_ns, 1.0)
-        times = np.concatenate([start, end])
-        steps = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
-        order = np.argsort(times, kind="stable")
-        times, running = times[order], np.cumsum(steps[order])
-        area = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(times))])
-        total = np.interp(end, times, area) - np.interp(start, times, area)
-        return total / (end - start) - 1
+        return _in_flight(self.table, np.ones(len(self.table), dtype=bool))
+
+    @cached_property
+    def in_flight_at_server(self) -> NDArray[np.float64]:
+        """The same, of units of the same server if there are several."""
+        result = np.zeros(len(self.table))
+        for server in self.servers:
+            result[server] = _in_flight(self.table, server)
+        return result
+
+    @cached_property
+    def servers(self) -> list[NDArray[np.bool_]]:
+        """Units of each server, by its address; one item with all units if there is only one."""
+        if semconv.SERVER_ADDRESS not in self.table.groups:
+            return [np.ones(len(self.table), dtype=bool)]
+        codes, _ = self.table.groups[semconv.SERVER_ADDRESS]
+        return [codes == code for code in np.unique(codes)]
 
     @cached_property
     def slow_group(self) -> SlowGroup | None:
         """
         Group of units that explains the tail; ``None`` if there is none.
 
-        Each value of each attribute is tested, and the smallest probability is corrected for the
-        number of tests by Holm's method.
+        Each value of each attribute is tested, and probabilities are corrected for the number of
+        tests by Holm's method. The group has to be slow throughout the recording, too.
         """
         tests: list[tuple[float, SlowGroup]] = []
         size = int((~np.isnan(self.table.value_ns)).sum())
@@ -217,16 +303,57 @@ class Facts:
                         ),
                     )
                 )
-        if not tests:
-            return None
-        probability, group = min(tests, key=lambda test: (test[0], -test[1].of_tail))
-        explains = group.of_tail >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
-        return group if explains and probability * len(tests) < _SIGNIFICANT else None
+        for rank, (probability, group) in enumerate(
+            sorted(tests, key=lambda test: (test[0], -test[1].of_tail))
+        ):
+            if probability * (len(tests) - rank) >= _SIGNIFICANT:
+                return None
+            explains = group.of_tail >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
+            if explains and self._is_slow_throughout(group):
+                return group
+        return None
+
+    def _is_slow_throughout(self, group: SlowGroup) -> bool:
+        """
+        Return whether a group is slow in each quarter of the recording, and without load.
+
+        A queue delays many requests of one server together, so the exact test alone would find a
+        group in one long queue.
+        """
+        inside, values = self.members(group), self.table.value_ns
+
+        def is_slow(rows: NDArray[np.int64]) -> bool:
+            own, others = rows[inside[rows]], rows[~inside[rows]]
+            return bool(_median(values[own]) > _SLOWER * _median(values[others]))
+
+        parts = np.array_split(np.arange(len(self.table)), _PARTS)
+        if sum(map(is_slow, parts)) < _PARTS - 1:
+            return False
+        # A group whose server has more to do, and is as fast as the others at the same load, is
+        # not slow by itself.
+        load = self.in_flight_at_server
+        idle = [
+            rows[np.argsort(load[rows], kind="stable")][: max(1, len(rows) // _LEAST_LOADED)]
+            for rows in (np.flatnonzero(inside), np.flatnonzero(~inside))
+        ]
+        return is_slow(np.concatenate(idle))
 
     def members(self, group: SlowGroup) -> NDArray[np.bool_]:
         """Return which units belong to a group."""
         codes, values = self.table.groups[group.attribute]
         return codes == values.index(group.value)
+
+
+def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    start = table.start_ns[chosen].astype(np.float64)
+    end = start + np.maximum(table.duration_ns[chosen], 1.0)
+    times = np.concatenate([start, end])
+    steps = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
+    order = np.argsort(times, kind="stable")
+    times, running = times[order], np.cumsum(steps[order])
+    area = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(times))])
+    total = np.interp(end, times, area) - np.interp(start, times, area)
+    return total / (end - start) - 1
 
 
 def _uncached(table: RequestTable) -> NDArray[np.float64]:

@@ -31,9 +31,6 @@ _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.EVENT_LOOP: client.blocked_event_loop,
     SegmentName.POOL_WAIT: client.client_pool,
     SegmentName.CONNECT: client.connections,
-    SegmentName.DNS: client.connections,
-    SegmentName.TCP: client.connections,
-    SegmentName.TLS: client.connections,
     SegmentName.SEND: client.network,
     SegmentName.NETWORK: client.network,
     SegmentName.GATEWAY: client.gateway,
@@ -101,9 +98,12 @@ def _cold_start(facts: Facts) -> Finding | None:
     gaps = np.diff(table.start_ns.astype(np.float64))
     begins = [0, *(np.flatnonzero(gaps > _IDLE_NS) + 1)]
     first = np.zeros(len(table), dtype=bool)
-    for begin in begins:
-        first[begin : begin + _FIRST] = True
     values = table.value_ns
+    for begin in begins:
+        # Whatever starts while the first request is still slow waits for the same thing.
+        ready = table.start_ns[begin] + np.nan_to_num(values[begin])
+        until = int(np.searchsorted(table.start_ns, ready))
+        first[begin : max(begin + _FIRST, until)] = True
     warm = float(np.nanmedian(values[~first])) if (~first).any() else float("nan")
     slow = first & (values > _COLD * warm)
     # The band holds more units than were cold, so their share of its excess decides.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,11 +20,32 @@ _KV_FULL: Final = 0.9
 _LONGER: Final = 1.5
 """Ratio of tail to typical from which a length explains a tail."""
 
+_MUCH_LONGER: Final = 2.2
+"""
+The same for answers. Slow requests are long ones in any recording, so usual variation does not
+count: with a lognormal length of sigma 0.4 the slowest tenth has 1.9 times the median.
+"""
+
+_LONG_PROMPT: Final = 2_000
+"""Number of tokens from which a prompt is long whatever the others are."""
+
+_BURSTY: Final = 3.0
+"""Variance of arrivals, as a multiple of independent ones, from which they come in bursts."""
+
+_NEVER_EMPTY: Final = 0.2
+"""Fraction of the tail's wait that even the quickest tenth waits if a queue is never empty."""
+
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
 
 _LOADED: Final = 1.3
 """Ratio of loaded to unloaded time per token from which batching explains it."""
+
+_LOAD_EXPLAINS: Final = 0.5
+"""Fraction of the excess per token that must follow from the load."""
+
+_HEAVY: Final = 3.0
+"""Multiple of the median prompt from which a prompt delays the streams of others."""
 
 _CORRELATED: Final = 0.3
 _STALL_EXPLAINS: Final = 0.5
@@ -68,7 +89,12 @@ def queue(facts: Facts) -> Finding | None:
             "slots are full too, so more memory would not shorten the queue",
             (SegmentName.QUEUE,),
         )
-    if facts.is_spread(leader):
+    waits = facts.table.segment(SegmentName.QUEUE)
+    never_empty = float(np.quantile(waits, 0.1)) >= _NEVER_EMPTY * leader.mean_ns
+    bursty = facts.burstiness >= _BURSTY
+    if bursty:
+        evidence.append(f"arrivals vary {times(facts.burstiness)} as much as independent ones")
+    if facts.is_spread(leader) and (never_empty or not bursty):
         return Finding(
             "under_capacity",
             "requests wait in the server's queue, typical ones too",
@@ -115,11 +141,17 @@ def prefill(facts: Facts) -> Finding | None:
             "the share of cached tokens is high and prefill remains",
             (SegmentName.PREFILL,),
         )
-    longer = facts.tail(facts.uncached_tokens) / max(facts.typical(facts.uncached_tokens), 1.0)
+    longer = uncached / max(facts.typical(facts.uncached_tokens), 1.0)
     line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
-    if line is not None and line.correlation >= _CORRELATED:
+    grows = line is not None and line.correlation >= _CORRELATED
+    if line is not None and grows:
         evidence.append(f"prefill grows by {line.slope / 1e3:.0f} µs per uncached prompt token")
-    if longer >= _LONGER or (line is not None and line.correlation >= _CORRELATED):
+    risen = line is not None and facts.is_slower_than_calibrated(line)
+    if facts.calibration is not None:
+        evidence.append(
+            f"at concurrency 1 it was {facts.calibration.per_token_ns / 1e3:.0f} µs per token"
+        )
+    if not risen and (longer >= _LONGER or grows or uncached >= _LONG_PROMPT):
         return Finding(
             "long_context",
             "the server processes long prompts",
@@ -140,51 +172,12 @@ def prefill(facts: Facts) -> Finding | None:
 
 def server_wait(facts: Facts) -> Finding | None:
     """The wait for the server, of which no evidence knows the inside."""
-    leader = facts.leader
-    calibration = facts.calibration
-    evidence = [f"slow requests wait {milliseconds(leader.mean_ns)} for the server"]
-    if calibration is None:
-        return Finding(
-            "server_wait",
-            "the server works or lets requests wait; nothing tells queue and prefill apart",
-            "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
-            tuple(evidence),
-            "the server reports its times",
-            (SegmentName.SERVER_WAIT,),
-        )
-    expected = calibration.intercept_ns + calibration.per_token_ns * facts.uncached_tokens
-    wait = facts.table.segment(SegmentName.SERVER_WAIT)
-    queued = np.clip(wait - expected, 0, None)
-    tail = facts.attribution.tail
-    total = float(np.nansum(wait[tail])) or 1.0
-    share = float(np.nansum(queued[tail])) / total
-    evidence.append(
-        f"{percent(share)} of that wait is longer than the server needs for these prompts alone"
-    )
-    if share >= 0.5:
-        spread = float(np.nanmedian(queued[facts.attribution.typical])) >= 0.5 * float(
-            np.nanmedian(queued[tail])
-        )
-        cause = "under_capacity" if spread else "bursts"
-        return Finding(
-            cause,
-            "requests wait in the server's queue" + (", typical ones too" if spread else ""),
-            "add capacity (slots, replicas) or lower the load"
-            if spread
-            else "smooth arrivals: admit fewer requests at a time, or batch adaptively",
-            (*evidence, "estimated from a measurement at concurrency 1"),
-            "the server reports a short queue",
-            (SegmentName.SERVER_WAIT,),
-        )
-    found = prefill(facts)
-    if found is None:
-        return None
     return Finding(
-        found.cause,
-        found.summary,
-        found.lever,
-        (*evidence, *found.evidence[1:], "estimated from a measurement at concurrency 1"),
-        found.refuted_by,
+        "server_wait",
+        "the server works or lets requests wait; nothing tells queue and prefill apart",
+        "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
+        (f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",),
+        "the server reports its times",
         (SegmentName.SERVER_WAIT,),
     )
 
@@ -209,7 +202,7 @@ def decode(facts: Facts) -> Finding | None:
     """The model writes the answer."""
     table = facts.table
     evidence = [f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request"]
-    if facts.attribution.share(SegmentName.NETWORK) == 0 and _is_buffered(facts):
+    if _is_buffered(facts):
         return _buffered(evidence)
     stalls = _stalls(facts)
     if stalls is not None:
@@ -228,7 +221,7 @@ def decode(facts: Facts) -> Finding | None:
             f"{milliseconds(facts.tail(per_token))} per token in slow requests,"
             f" {milliseconds(facts.typical(per_token))} in typical ones"
         )
-    if longer >= _LONGER and not slower > longer:
+    if longer >= _MUCH_LONGER and not slower > longer:
         return Finding(
             "output_length",
             "answers are long",
@@ -237,11 +230,15 @@ def decode(facts: Facts) -> Finding | None:
             "slow requests have as many output tokens as typical ones",
             (SegmentName.DECODE,),
         )
-    line = facts.line(facts.in_flight, per_token)
+    load = facts.in_flight_at_server
+    line = facts.line(load, per_token)
     unloaded = _unloaded(facts, per_token)
     if line is not None and line.correlation >= _CORRELATED:
-        busy = facts.tail(facts.in_flight)
-        if facts.tail(per_token) >= _LOADED * unloaded:
+        busy = facts.tail(load)
+        excess = facts.tail(per_token) - unloaded
+        by_load = line.slope * (busy - _least_busy(facts))
+        slow = facts.tail(per_token) >= _LOADED * unloaded > 0
+        if slow and by_load >= _LOAD_EXPLAINS * excess:
             return Finding(
                 "batch_contention",
                 "decode slows down while other requests run",
@@ -250,7 +247,7 @@ def decode(facts: Facts) -> Finding | None:
                     *evidence,
                     (
                         f"a token takes {times(facts.tail(per_token) / unloaded)} as long with"
-                        f" {busy:.0f} other requests in flight as without load"
+                        f" {busy:.0f} other requests at the server as without load"
                     ),
                 ),
                 "a token takes as long without other requests",
@@ -288,8 +285,16 @@ def _unloaded(facts: Facts, per_token: NDArray[np.float64]) -> float:
     if facts.calibration is not None and not isnan(facts.calibration.tpot_ns):
         return facts.calibration.tpot_ns
     known = np.flatnonzero(~np.isnan(per_token))
-    least = known[np.argsort(facts.in_flight[known], kind="stable")[: max(10, len(known) // 10)]]
-    return float(np.median(per_token[least])) or 1.0
+    load = facts.in_flight_at_server
+    least = known[np.argsort(load[known], kind="stable")[: max(10, len(known) // 10)]]
+    return float(np.median(per_token[least])) if len(least) else nan
+
+
+def _least_busy(facts: Facts) -> float:
+    """Return the number of other units in flight during the least loaded tenth."""
+    if facts.calibration is not None:
+        return 0.0
+    return float(np.quantile(facts.in_flight_at_server, 0.05))
 
 
 def _is_buffered(facts: Facts) -> bool:
@@ -312,23 +317,20 @@ def _stalls(facts: Facts) -> Finding | None:
     """Return the finding on long gaps in otherwise even streams; ``None`` if there are none."""
     table, tail, typical = facts.table, facts.attribution.tail, facts.attribution.typical
     longest, usual = table.number("chunk_gap_max"), table.number("chunk_gap_median")
-    excess = longest - usual
+    stalled = np.nan_to_num(table.number("stalled"))
     decode_excess = facts.leader.excess_ns
-    if not np.isfinite(excess[tail]).any() or decode_excess <= 0 or not len(typical):
+    if not np.isfinite(usual[tail]).any() or decode_excess <= 0 or not len(typical):
         return None
-    more = float(np.nanmean(excess[tail]) - np.nan_to_num(np.nanmean(excess[typical])))
-    even = facts.tail(usual) < _LOADED * facts.typical(usual)
-    if (
-        not even
-        or more < _STALL_EXPLAINS * decode_excess
-        or facts.tail(longest) < 5 * facts.tail(usual)
-    ):
+    more = float(stalled[tail].mean() - stalled[typical].mean())
+    even = facts.tail(usual) < _LONGER * facts.typical(usual)
+    if not even or more < _STALL_EXPLAINS * decode_excess:
         return None
     evidence = (
         (
-            f"the longest gap is {milliseconds(facts.tail(longest))} in slow requests,"
-            f" {milliseconds(facts.typical(longest))} in typical ones"
+            f"stalls take {milliseconds(float(stalled[tail].mean()))} of slow requests,"
+            f" {milliseconds(float(stalled[typical].mean()))} of typical ones"
         ),
+        f"half of the slow requests have a gap of {milliseconds(facts.tail(longest))} or more",
         f"the other gaps are as usual: {milliseconds(facts.tail(usual))}",
     )
     paused = facts.tail(np.nan_to_num(table.number("gc_s")))
@@ -353,19 +355,26 @@ def _stalls(facts: Facts) -> Finding | None:
 
 
 def _meets_prefills(facts: Facts) -> bool:
-    """Return whether slow units meet more prefill work of others than typical ones do."""
+    """Return whether streams stall more if other requests' long prompts are processed meanwhile."""
     table = facts.table
     work = table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
+    size = facts.uncached_tokens
+    if not np.isfinite(size).any():
+        # A stall of the server makes the waits of others long too, so tokens are better evidence.
+        size = work
     start = table.start_ns.astype(np.float64)
     first = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
     begin = start + np.clip(first - work, 0, None)
-    heavy = work >= 2 * max(float(np.median(work)), 1.0)
+    heavy = size >= _HEAVY * max(float(np.nanmedian(size)), 1.0)
     if heavy.sum() < 3:
         return False
-    at = np.sort(begin[heavy])
-    stream_start, stream_end = start + first, start + table.duration_ns
-    met = np.searchsorted(at, stream_end) - np.searchsorted(at, stream_start)
-    tail, typical = facts.attribution.tail, facts.attribution.typical
-    return bool(
-        (met[tail] > 0).mean() >= 0.5 and (met[tail] > 0).mean() > 1.5 * ((met[typical] > 0).mean())
-    )
+    met = np.zeros(len(table))
+    for server in facts.servers:
+        begins = np.sort(begin[heavy & server])
+        ends = np.sort((start + first)[heavy & server])
+        # Those that began before the stream ended, without those that ended before it began.
+        before_end = np.searchsorted(begins, start[server] + table.duration_ns[server])
+        met[server] = before_end - np.searchsorted(ends, start[server] + first[server], "right")
+    stalled = table.number("stalled")
+    line = facts.line((met > 0).astype(np.float64), stalled)
+    return line is not None and line.correlation >= _CORRELATED

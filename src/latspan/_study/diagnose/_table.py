@@ -62,6 +62,14 @@ _NOT_GROUPS: Final = (
 
 _UNCERTAIN: Final = (Source.ESTIMATED, Source.UNKNOWN)
 
+_STALL: Final = 5.0
+"""Multiple of the median gap of a stream from which a gap is a stall."""
+
+_CONNECTING: Final = frozenset({SegmentName.DNS, SegmentName.TCP, SegmentName.TLS})
+"""
+Parts of the opening of a connection. They count as one segment, because one lever shortens all.
+"""
+
 _MOST_VALUES: Final = 40
 """Number of values above which an attribute identifies requests, and does not group them."""
 _PENDING: Final = 100_000
@@ -224,9 +232,13 @@ class _Filler:
             _at(self._segments, SegmentName.DISPATCH_LAG, row)[row] += lag_ns
         for name, start, end, source in record.segments:
             length = min(end, until_ns) - start
-            if length > 0:
-                _at(self._segments, name, row)[row] += length
-                self._by_source[name, source] += length
+            if length <= 0:
+                continue
+            if name in _CONNECTING:
+                _at(self._numbers, name, row)[row] += length
+                name = SegmentName.CONNECT.value  # noqa: PLW2901
+            _at(self._segments, name, row)[row] += length
+            self._by_source[name, source] += length
         for name, value in _numbers_of(record, inside):
             _at(self._numbers, name, row, nan)[row] = value
         for name, text in _texts_of(record, inside):
@@ -346,12 +358,23 @@ def _numbers_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tupl
     if len(last.chunk_gaps) > 1:
         gaps = sorted(gap.value for gap in last.chunk_gaps)
         yield "chunk_gap_median", gaps[len(gaps) // 2]
-        yield "chunks", len(gaps) + 1
+        yield "stalled", _stalled_ns(gaps)
     sent = last.marks_ns.get("sent")
     headers = last.marks_ns.get("headers")
     if sent is not None and headers is not None:
         yield "until_headers", headers - sent
     yield "decode_ns", sum(_length(last.segments, SegmentName.DECODE))
+
+
+def _stalled_ns(gaps: Sequence[float]) -> float:
+    """Return the time by which long gaps exceed the median, of gaps in ascending order."""
+    median = gaps[len(gaps) // 2]
+    total = 0.0
+    for gap in reversed(gaps):
+        if gap <= _STALL * median:
+            break
+        total += gap - median
+    return total
 
 
 def _length(segments: Iterable[Segment], name: str) -> Iterator[int]:

@@ -117,22 +117,23 @@ class Measurement:
         name: Inference path or target.
         kind: Kind of the measured unit.
         steps: Its steps, in the order in which they were measured.
-        models: Names of the models that answered.
         interrupted: Whether it was interrupted.
         ended: Whether the process that measured has ended it in order.
         percentile: Highest percentile that it was to show.
         conditions: Conditions of the recording.
+        observed: Conditions that only the responses show: names of the models that answered,
+            cached fraction of the input, and fraction of the calls that reused a connection.
         notes: What is missing in the recording.
     """
 
     name: str
     kind: Kind
     steps: tuple[StepSummary, ...]
-    models: tuple[str, ...]
     interrupted: bool
     ended: bool
     percentile: float
     conditions: Mapping[str, Any]
+    observed: Mapping[str, Any]
     notes: tuple[str, ...]
 
     @property
@@ -158,6 +159,9 @@ class _Collected:
     cached: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     """Start, input tokens and cached ones."""
     output_tokens: int = 0
+    models: set[str] = field(default_factory=set[str])
+    reused: list[bool] = field(default_factory=list[bool])
+    """Whether each call reused a connection."""
 
 
 def summarize(recording: Recording) -> Measurement:
@@ -175,7 +179,6 @@ def summarize(recording: Recording) -> Measurement:
     accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
     cut = {index for account in accounts for index in account.get("cut", ())}
     steps: defaultdict[int, _Collected] = defaultdict(_Collected)
-    models: set[str] = set()
     for record in recording.records(kind):
         details = record.details
         index, phase = details.get(semconv.LATSPAN_LOAD_INDEX), details.get(_PHASE)
@@ -187,9 +190,6 @@ def summarize(recording: Recording) -> Measurement:
         collected.in_flight.append((record.start_epoch_ns, end_ns))
         if phase == _MEASURED and index not in cut:
             _collect(collected, record)
-            model = details.get(semconv.GEN_AI_RESPONSE_MODEL)
-            if isinstance(model, str):
-                models.add(model)
     targets = tuple(
         Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
         for each in about.get("targets", ())
@@ -206,11 +206,11 @@ def summarize(recording: Recording) -> Measurement:
             )
             for number, account in enumerate(accounts)
         ),
-        models=tuple(sorted(models)),
         interrupted=bool(about.get("interrupted")),
         ended=bool(about.get("ended")),
         percentile=about.get("percentile", 95),
         conditions=recording.conditions,
+        observed=_observed(list(steps.values())),
         notes=recording.notes,
     )
 
@@ -235,6 +235,26 @@ def _collect(collected: _Collected, record: RequestRecord) -> None:
     if tokens.input and tokens.cached is not None:
         collected.cached.append((start_ns, tokens.input, tokens.cached))
     collected.output_tokens += tokens.output or 0
+    model = record.details.get(semconv.GEN_AI_RESPONSE_MODEL)
+    if isinstance(model, str):
+        collected.models.add(model)
+    reused = record.details.get(semconv.LATSPAN_CONNECTION_REUSED)
+    if isinstance(reused, bool):
+        collected.reused.append(reused)
+
+
+def _observed(steps: Sequence[_Collected]) -> dict[str, Any]:
+    models = sorted({model for step in steps for model in step.models})
+    cached = [count for step in steps for count in step.cached]
+    reused = [each for step in steps for each in step.reused]
+    observed: dict[str, Any] = {}
+    if models:
+        observed["models_returned"] = models
+    if cached:
+        observed["cached_input"] = round(_ratio(cached)[0], 4)
+    if reused:
+        observed["connections_reused"] = round(sum(reused) / len(reused), 4)
+    return observed
 
 
 def _step(

@@ -148,6 +148,20 @@ def test_histograms_of_a_killed_process_are_not_trusted(tmp_path: Path) -> None:
     assert (in_order, recording.snapshot().count()) == (1, 3)
 
 
+def test_only_the_measured_requests_of_a_load_test_are_counted(tmp_path: Path) -> None:
+    """Warm-up and drain are in the recording, but not in its report."""
+    phases = ("warmup", "measured", "measured", "drain")
+    recording = recorded(
+        tmp_path,
+        *(call(number, details={"latspan.load.phase": each}) for number, each in enumerate(phases)),
+    )
+    manifest = {**recording.manifest, "measurement": {"steps": [{}]}}
+    snapshot = Recording(tmp_path, manifest).snapshot()
+
+    assert snapshot.count() == 2
+    assert [record.details["latspan.load.phase"] for record in snapshot.records] == ["measured"] * 2
+
+
 def test_sources_survive(tmp_path: Path) -> None:
     """An estimate stays an estimate in the snapshot of a recording."""
     estimated = MetricValue(5, Source.ESTIMATED)

@@ -39,7 +39,7 @@ def test_times_from_schedule_include_the_dispatch_lag(tmp_path: Path) -> None:
     assert latencies["duration", Origin.SCHEDULE].values_ns == (130 * NS_PER_MS,)
     assert latencies["time_to_first_token", Origin.SCHEDULE].values_ns == (80 * NS_PER_MS,)
     assert latencies["time_to_first_token", Origin.START].values_ns == (50 * NS_PER_MS,)
-    assert measurement.models == ("m-1",)
+    assert measurement.observed == {"models_returned": ["m-1"]}
 
 
 def test_a_closed_loop_has_no_schedule(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Confusion matrix of `latspan diagnose`, on simulated faults."""

@@ -1,0 +1,156 @@
+"""
+Cells of the matrix, and which of them may be used to set a threshold.
+
+The split is by strength, seed and pair: no strength, seed or pair of ``HELD_OUT`` occurs in
+``TRAINING``. Thresholds were set on ``TRAINING`` only; the published figures are of ``HELD_OUT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from support.simulation import FAULTS
+
+__all__ = ["CALIBRATED", "HELD_OUT", "TRAINING", "Cell", "Evidence", "Split", "cells_of"]
+
+
+class Evidence(StrEnum):
+    """What latspan sees of the server."""
+
+    REPORTED = "reported"
+    """The server and the gateway report their times."""
+    NONE = "none"
+    """Nothing but the client's own marks."""
+    CALIBRATED = "calibrated"
+    """The client's own marks, and a measurement at concurrency 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """
+    A part of the cells.
+
+    Args:
+        strengths: Strengths of the faults.
+        seeds: Seeds of the simulations.
+        pairs: Pairs of faults.
+        healthy: Seeds of simulations without a fault.
+    """
+
+    strengths: tuple[float, ...]
+    seeds: tuple[int, ...]
+    pairs: tuple[tuple[str, str], ...]
+    healthy: range
+
+
+TRAINING: Final = Split(
+    strengths=(0.75, 1.25),
+    seeds=(1, 2),
+    pairs=(
+        ("retrieval", "output_length"),
+        ("post_processing", "network_jitter"),
+        ("retries", "slow_decode"),
+        ("call_chain", "safety_check"),
+        ("client_pool", "retrieval"),
+        ("tokenization", "reprocessed_prefix"),
+        ("no_connection_reuse", "long_context"),
+        ("slow_replica", "retries"),
+        ("gateway_queue", "post_processing"),
+        ("slow_consumer", "retrieval"),
+        ("blocked_event_loop", "retries"),
+        ("reasoning", "tokenization"),
+    ),
+    healthy=range(1_000, 1_100),
+)
+"""Cells on which thresholds were set."""
+
+HELD_OUT: Final = Split(
+    strengths=(0.9, 1.1, 1.6),
+    seeds=(101, 102),
+    pairs=(
+        ("retrieval", "post_processing"),
+        ("own_stage", "output_length"),
+        ("retries", "network_jitter"),
+        ("call_chain", "retrieval"),
+        ("client_pool", "safety_check"),
+        ("gateway_queue", "own_stage"),
+        ("slow_tenant", "retrieval"),
+        ("slow_model", "post_processing"),
+        ("slow_consumer", "safety_check"),
+        ("load_generator", "retries"),
+        ("random_stalls", "safety_check"),
+        ("blocked_event_loop", "output_length"),
+        ("batch_contention", "own_stage"),
+        ("network_distance", "long_prompts"),
+        ("payload_size", "network_jitter"),
+        ("no_connection_reuse", "reprocessed_prefix"),
+        ("buffering", "network_jitter"),
+        ("tokenization", "long_context"),
+        ("slow_decode", "post_processing"),
+        ("slow_route", "call_chain"),
+        ("output_length", "retries"),
+        ("client_preparation", "slow_decode"),
+    ),
+    healthy=range(2_000, 2_100),
+)
+"""Cells that were never used to set a threshold."""
+
+CALIBRATED: Final = (
+    "under_capacity",
+    "bursts",
+    "long_context",
+    "long_prompts",
+    "slow_prefill",
+    "reprocessed_prefix",
+)
+"""Faults that a calibration tells apart without evidence of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """
+    One simulated measurement.
+
+    Args:
+        faults: Names and strengths of its faults, none for a healthy system.
+        seed: Seed of the simulation.
+        noise: Whether there are small faults of many kinds.
+        evidence: What latspan sees of the server.
+    """
+
+    faults: tuple[tuple[str, float], ...]
+    seed: int
+    noise: bool
+    evidence: Evidence = Evidence.REPORTED
+
+    def __str__(self) -> str:
+        names = " + ".join(f"{name} x {strength:g}" for name, strength in self.faults)
+        noise = ", noise" if self.noise else ""
+        return f"{names or 'healthy'}, seed {self.seed}{noise}, evidence {self.evidence}"
+
+
+def cells_of(split: Split, *, quick: bool = False) -> Iterator[Cell]:
+    """Yield the cells of a split; with ``quick``, one seed of each."""
+    seeds = split.seeds[:1] if quick else split.seeds
+    for seed in seeds:
+        for noise in (False, True):
+            for name in FAULTS:
+                for strength in split.strengths:
+                    fault = ((name, strength),)
+                    # Other seeds, so that the same random numbers do not occur in two strengths.
+                    own = seed * 1_000 + round(strength * 100) + noise
+                    if name != "slow_prefill":
+                        yield Cell(fault, own, noise)
+                        if seed == seeds[0]:
+                            yield Cell(fault, own + 10, noise, Evidence.NONE)
+                    if name in CALIBRATED:
+                        yield Cell(fault, own + 20, noise, Evidence.CALIBRATED)
+        for first, second in split.pairs:
+            for strengths in zip(split.strengths, reversed(split.strengths), strict=True):
+                pair = ((first, strengths[0]), (second, strengths[1]))
+                yield Cell(pair, seed * 1_000 + 500 + round(strengths[0] * 100), noise=seed % 2 == 1)
+    for seed in split.healthy[:: 5 if quick else 1]:
+        yield Cell((), seed, noise=seed % 2 == 1)

@@ -1,0 +1,75 @@
+"""Tables of requests with exact times, for tests of diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from latspan._segments import Kind
+from latspan._study.diagnose import Facts, Goal, RequestTable, attribute, parse_goal
+
+__all__ = ["facts_of", "table_in_ms"]
+
+
+def table_in_ms(
+    segments: Mapping[str, Sequence[float]],
+    *,
+    numbers: Mapping[str, Sequence[float]] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    starts: Sequence[float] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    failed: Sequence[bool] | None = None,
+    uncertain: Mapping[str, float] | None = None,
+    earlier: Mapping[str, Sequence[float]] | None = None,
+    goal: str | Goal = "p95 duration",
+) -> RequestTable:
+    """
+    Return a table whose goal metric is the sum of the segments.
+
+    Args:
+        segments: Time of each segment in ms, one value per request.
+        numbers: Facts in their own units.
+        groups: Attributes.
+        starts: Starts in ms; one request per second by default.
+        kinds: Kind of each stage.
+        failed: Whether each request failed.
+        uncertain: Estimated fraction of segments.
+        earlier: Time of earlier calls in ms.
+        goal: The goal.
+    """
+    names = tuple(segments)
+    columns = np.array([segments[name] for name in names], dtype=np.float64).T * 1e6
+    size = len(columns)
+    total = columns.sum(axis=1)
+    fails = np.zeros(size, dtype=bool) if failed is None else np.array(failed)
+    codes: dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.int64]], tuple[str, ...]]] = {}
+    for name, column in (groups or {}).items():
+        values = tuple(dict.fromkeys(column))
+        codes[name] = (np.array([values.index(each) for each in column]), values)
+    start = np.arange(size) * 1e3 if starts is None else np.array(starts)
+    return RequestTable(
+        goal=parse_goal(goal) if isinstance(goal, str) else goal,
+        kind=Kind.CALL,
+        value_ns=np.where(fails, np.nan, total),
+        failed=fails,
+        start_ns=(start * 1e6).astype(np.int64),
+        duration_ns=total,
+        names=names,
+        segments_ns=columns,
+        uncertain=np.array([(uncertain or {}).get(name, 0.0) for name in names]),
+        kinds=kinds or {},
+        numbers={
+            name: np.array(column, dtype=np.float64) for name, column in (numbers or {}).items()
+        },
+        groups=codes,
+        chains=np.ones(size, dtype=np.int64),
+        earlier={name: np.array(column) * 1e6 for name, column in (earlier or {}).items()},
+    )
+
+
+def facts_of(table: RequestTable, stable_tokens: float | None = None) -> Facts:
+    """Return the facts of a table that has enough requests."""
+    attribution = attribute(table)
+    assert attribution is not None
+    return Facts(table, attribution, None, stable_tokens)

@@ -1,0 +1,284 @@
+"""Diagnosis of records: what is counted, and a clear answer whatever the recording contains."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latspan import Kind, semconv
+from latspan._recording.folder import open_recording
+from latspan._segments import Side
+from latspan._study.diagnose import (
+    Calibration,
+    Conclusion,
+    Goal,
+    calibrate,
+    diagnose,
+    diagnose_table,
+    parse_goal,
+    table_of,
+)
+from latspan.errors import ConfigError
+from latspan.integrations import Outcome
+from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
+from support.simulation import records_of, requests_of, scenario_of, write_recording
+from support.tables import table_in_ms
+
+_MS = 1_000_000
+
+
+def _call(
+    number: int = 0, *, queue_ms: int = 100, decode_ms: int = 400, parent: int = 0
+) -> RequestRecord:
+    first, end = queue_ms * _MS, (queue_ms + decode_ms) * _MS
+    return RequestRecord(
+        name="chat small",
+        kind=Kind.CALL,
+        outcome=Outcome.COMPLETED,
+        start_epoch_ns=number * 1_000 * _MS,
+        duration_ns=end,
+        segments=(Segment("queue", 0, first), Segment("decode", first, end)),
+        metrics={
+            "duration": MetricValue(end),
+            "time_to_first_token": MetricValue(first),
+            "time_to_first_visible_token": MetricValue(first),
+        },
+        tokens=TokenCounts(input=500, output=40),
+        parent_id=parent,
+    )
+
+
+def _calls(count: int = 100) -> list[RequestRecord]:
+    return [_call(number, queue_ms=1_000 if number % 10 == 0 else 50) for number in range(count)]
+
+
+def test_time_after_the_first_token_is_not_part_of_a_ttft() -> None:
+    """Segments are cut at the goal metric."""
+    table = table_of(_calls(), parse_goal("p95 ttft"))
+    assert table.segment("decode").sum() == 0
+    assert table.segment("queue").sum() == table.value_ns.sum()
+
+
+def test_a_call_inside_a_request_is_not_a_unit_of_its_own() -> None:
+    """Time is counted once: calls are part of their request."""
+    records = [
+        record
+        for number in range(30)
+        for record in (
+            _call(number, parent=number + 1),
+            replace(
+                _call(number), name="answer", kind=Kind.REQUEST, scope_id=number + 1, parent_id=0
+            ),
+        )
+    ]
+    table = table_of(records, Goal())
+    assert (table.kind, len(table)) == (Kind.REQUEST, 30)
+    assert table_of(records, Goal(kind=Kind.CALL)).kind is Kind.CALL
+
+
+def test_dispatch_lag_is_part_of_the_goal() -> None:
+    """A load test counts from the scheduled time, so that a late generator is seen."""
+    late = replace(_call(), details={semconv.LATSPAN_LOAD_DISPATCH_LAG: 0.25})
+    table = table_of([late], Goal())
+    assert table.segment("dispatch_lag").tolist() == [250 * _MS]
+    assert table.value_ns.tolist() == [750 * _MS]
+
+
+def test_parts_of_a_connection_count_as_one_segment() -> None:
+    """One lever shortens name resolution, TCP and TLS, so they are not rivals."""
+    parts = ("dns", "tcp", "tls")
+    record = replace(
+        _call(),
+        segments=tuple(
+            Segment(name, 100 * number * _MS, 100 * (number + 1) * _MS)
+            for number, name in enumerate(parts)
+        ),
+        duration_ns=300 * _MS,
+    )
+    table = table_of([record], Goal())
+    assert table.names == ("connect",)
+    assert table.segment("connect").tolist() == [300 * _MS]
+
+
+def test_an_unsorted_recording_has_the_answer_of_a_sorted_one() -> None:
+    """Processes write in the order of ends, and several files follow one another."""
+    records = _calls(200)
+    mixed = records.copy()
+    random.Random(1).shuffle(mixed)  # noqa: S311 - an order for a test
+    assert diagnose(mixed, Goal()).shares == diagnose(records, Goal()).shares
+
+
+def _hostile(change: Callable[[RequestRecord, int], RequestRecord]) -> list[RequestRecord]:
+    return [change(record, number) for number, record in enumerate(_calls())]
+
+
+@pytest.mark.parametrize(
+    ("records", "conclusion"),
+    [
+        ([], Conclusion.TOO_FEW),
+        (_calls(1), Conclusion.TOO_FEW),
+        (_calls(19), Conclusion.TOO_FEW),
+        (_hostile(lambda record, _: replace(record, outcome=Outcome.ERROR)), Conclusion.UNRELIABLE),
+        (_hostile(lambda record, _: replace(record, outcome=Outcome.CANCELLED)), Conclusion.TIE),
+        (_hostile(lambda record, _: replace(record, segments=())), Conclusion.TOO_FEW),
+        (_hostile(lambda record, _: replace(record, duration_ns=0)), Conclusion.TOO_FEW),
+        (_hostile(lambda record, _: replace(record, kind=Kind.STAGE)), Conclusion.TOO_FEW),
+        (_hostile(lambda record, _: replace(record, kind=Kind.HTTP)), Conclusion.TOO_FEW),
+    ],
+    ids=[
+        "empty",
+        "one request",
+        "19 requests",
+        "all failed",
+        "all cancelled",
+        "no segments",
+        "no duration",
+        "stages only",
+        "exchanges only",
+    ],
+)
+def test_a_poor_recording_has_a_clear_answer(
+    records: list[RequestRecord], conclusion: Conclusion
+) -> None:
+    """A recording from which nothing follows says so, and never fails."""
+    diagnosis = diagnose(records, Goal())
+    assert diagnosis.conclusion is conclusion
+    assert diagnosis.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("metric", ["duration", "ttft", "time_to_first_visible_token"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record, _: replace(record, metrics={}, marks_ns={}, tokens=TokenCounts()),
+        lambda record, _: replace(record, start_epoch_ns=0),
+        lambda record, number: replace(record, start_epoch_ns=-(10**18) * (number % 2)),
+        lambda record, number: replace(record, duration_ns=2**62 if number == 3 else 1),
+        lambda record, _: replace(record, details={"latspan.kv.usage": math.nan}),
+        lambda record, _: replace(record, details={"latspan.kv.usage": "full", "x": "y" * 10_000}),
+        lambda record, _: replace(record, details={"latspan.load.dispatch_lag": -1e30}),
+        lambda record, number: replace(record, details={"user": str(number)}),
+        lambda record, number: replace(record, attributes={"route": f"/{number}"}),
+        lambda record, _: replace(record, chunk_gaps=(MetricValue(0),) * 3),
+        lambda record, _: replace(record, tokens=TokenCounts(input=0, cached=9, output=0)),
+        lambda record, number: replace(record, parent_id=number, root_id=number),
+        lambda record, number: replace(record, kind=Kind.REQUEST, scope_id=number, side=Side.SERVER),
+        lambda record, _: replace(record, segments=record.segments[::-1]),
+    ],
+)
+def test_hostile_values_never_raise(
+    change: Callable[[RequestRecord, int], RequestRecord], metric: str
+) -> None:
+    """Missing marks, impossible times and strange attributes give an answer."""
+    goal = parse_goal(f"p95 {metric}")
+    records = _hostile(change)
+    for calibration in (None, records):
+        diagnosis = diagnose(records, goal, calibration=calibration, stable_tokens=100)
+        assert diagnosis.sentence
+        assert all(0 <= share.low <= share.high <= 1 for share in diagnosis.shares)
+
+
+@pytest.mark.parametrize("percentile", [50, 90, 95, 99, 99.9])
+def test_every_percentile_has_an_answer(percentile: float) -> None:
+    """The band has at least 30 requests if there are enough, whatever the percentile."""
+    diagnosis = diagnose(_calls(), Goal(percentile=percentile))
+    assert diagnosis.conclusion in (Conclusion.FIX, Conclusion.TIE)
+
+
+def test_a_recording_that_is_cut_off_is_diagnosed(tmp_path: Path) -> None:
+    """A line that a killed process did not finish costs that request only."""
+    scenario = replace(scenario_of(("retrieval", 1.0)), requests=100)
+    write_recording(tmp_path, records_of(requests_of(scenario, 1), scenario))
+    (file,) = tmp_path.glob("*.jsonl")
+    text = file.read_bytes()
+    file.write_bytes(text[: len(text) - 200])
+    diagnosis = diagnose(open_recording(tmp_path).records(), Goal())
+    assert diagnosis.finding is not None
+    assert diagnosis.finding.cause == "retrieval"
+    assert diagnosis.units == 99
+
+
+def test_a_target_that_is_met_leaves_nothing_to_fix() -> None:
+    """With confidence that the target is met, no cause is named."""
+    diagnosis = diagnose(_calls(200), Goal(limit_ns=2_000 * _MS))
+    assert diagnosis.conclusion is Conclusion.NOTHING_TO_FIX
+    assert diagnosis.finding is None
+
+
+def test_a_target_that_is_not_proven_is_explained() -> None:
+    """Without confidence, the leading delay is named."""
+    diagnosis = diagnose(_calls(40), Goal(limit_ns=2_000 * _MS))
+    assert diagnosis.conclusion is Conclusion.FIX
+
+
+def test_an_invalid_measurement_names_no_cause() -> None:
+    """The reason is the answer."""
+    diagnosis = diagnose(_calls(), Goal(), invalid="the generator could not keep up")
+    assert diagnosis.conclusion is Conclusion.INVALID
+    assert "could not keep up" in diagnosis.sentence
+
+
+def test_queue_and_prefill_are_not_told_apart_without_evidence() -> None:
+    """A wait is one segment, and a note names what would divide it."""
+    table = table_in_ms({"server_wait": [900.0] * 200, "decode": [100.0] * 200})
+    diagnosis = diagnose_table(table)
+    assert diagnosis.finding is not None
+    assert diagnosis.finding.cause == "server_wait"
+    assert any("calibration" in note for note in diagnosis.notes)
+
+
+def test_a_calibration_divides_the_wait() -> None:
+    """What an idle server needs for a prompt is prefill, the rest is queue, both estimated."""
+    table = table_in_ms(
+        {"server_wait": [1_000.0] * 200}, numbers={"input_tokens": [1_000.0] * 200}
+    )
+    diagnosis = diagnose_table(table, calibration=Calibration(50e6, 0.05e6))
+    assert {share.name: (round(share.share, 6), share.uncertain) for share in diagnosis.shares} == {
+        "queue": (0.9, 1.0),
+        "prefill": (0.1, 1.0),
+    }
+    assert any(note.startswith("Estimated") for note in diagnosis.notes)
+
+
+def test_an_estimated_queue_has_to_lead_by_more_than_its_error() -> None:
+    """An estimated queue is up to 18 points too large, so a small lead is a tie."""
+    table = table_in_ms(
+        {"server_wait": [1_000.0] * 200}, numbers={"input_tokens": [1_000.0] * 200}
+    )
+    diagnosis = diagnose_table(table, calibration=Calibration(0.0, 0.4e6))
+    assert diagnosis.conclusion is Conclusion.TIE
+
+
+def test_a_calibration_is_the_line_through_its_measurement() -> None:
+    """The calibration has the fixed time and the time per token of an idle server."""
+    tokens = np.linspace(100, 2_000, 50)
+    records = [
+        replace(
+            _call(number, queue_ms=round(20 + each / 5)),
+            tokens=TokenCounts(input=round(each), output=40),
+        )
+        for number, each in enumerate(tokens.tolist())
+    ]
+    found = calibrate(table_of(records, Goal("time_to_first_token", 50)))
+    assert found is not None
+    assert found.intercept_ns == pytest.approx(20e6, abs=1e6)
+    assert found.per_token_ns == pytest.approx(0.2e6, rel=0.01)
+
+
+def test_a_calibration_without_tokens_is_none() -> None:
+    """Fewer than ten requests with tokens define no line."""
+    assert calibrate(table_of([], Goal("time_to_first_token", 50))) is None
+
+
+@pytest.mark.parametrize("text", ["", "p95", "ttft p95", "p95 ttft; rm", "p100 ttft", "p10 ttft"])
+def test_a_text_that_is_not_a_goal_is_an_error_with_a_hint(text: str) -> None:
+    """The error names the text, and the hint an example."""
+    with pytest.raises(ConfigError) as caught:
+        parse_goal(text)
+    assert caught.value.hint

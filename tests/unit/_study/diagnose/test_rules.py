@@ -1,0 +1,320 @@
+"""Rules, each on a small table whose cause is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from latspan import semconv
+from latspan._study.diagnose import Calibration, Conclusion, diagnose_table
+from support.tables import facts_of, table_in_ms
+
+_SIZE = 400
+_TAIL = 40
+_EVEN = [100.0] * _SIZE
+
+
+def _in_tail(usual: float, slow: float) -> list[float]:
+    """Return a column whose value is larger in every tenth request."""
+    return [slow if number % 10 == 0 else usual for number in range(_SIZE)]
+
+
+def _cause(segments: dict[str, list[float]], **facts: object) -> str | None:
+    finding = diagnose_table(table_in_ms(segments, **facts)).finding  # type: ignore[arg-type]
+    return None if finding is None else finding.cause
+
+
+@pytest.mark.parametrize(
+    ("segment", "cause"),
+    [
+        ("dispatch_lag", "load_generator"),
+        ("event_loop", "blocked_event_loop"),
+        ("pool_wait", "client_pool"),
+        ("send", "network_distance"),
+        ("network", "network_jitter"),
+        ("gateway", "gateway_queue"),
+        ("retry", "retries"),
+        ("call", "call_chain"),
+        ("prepare", "client_preparation"),
+        ("consumer", "slow_consumer"),
+        ("postprocess", "post_processing"),
+        ("stream_close", "post_processing"),
+        ("model_load", "cold_start"),
+        ("queue", "bursts"),
+        ("server_wait", "server_wait"),
+        ("reasoning", "reasoning"),
+    ],
+)
+def test_a_leading_segment_has_its_rule(segment: str, cause: str) -> None:
+    """A segment that leads in the tail only is explained by the rule of its name."""
+    assert _cause({segment: _in_tail(5, 900), "decode": _EVEN}) == cause
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        ("retrieve", "retrieval"),
+        ("tokenize", "tokenization"),
+        ("safety", "safety_check"),
+        ("postprocess", "post_processing"),
+        ("parse", "parsing"),
+        ("auth", "authentication"),
+        ("route", "routing"),
+        ("send_stream", "slow_reader"),
+        ("queue", "bursts"),
+        ("plan", "own_stage"),
+    ],
+)
+def test_a_stage_counts_as_its_kind(kind: str, cause: str) -> None:
+    """A stage may have any name, and its kind selects the rule."""
+    segments = {"my_stage": _in_tail(5, 900), "decode": _EVEN}
+    assert _cause(segments, kinds={"my_stage": kind}) == cause
+
+
+def test_a_wait_of_typical_requests_is_a_lack_of_capacity() -> None:
+    """A queue in which typical requests wait too is not one of bursts."""
+    assert _cause({"queue": [800.0] * _SIZE, "decode": _EVEN}) == "under_capacity"
+
+
+def test_requests_that_arrive_together_are_bursts() -> None:
+    """Arrivals in bursts explain a wait even if typical requests have it."""
+    starts = [20_000.0 * (number // 20) for number in range(_SIZE)]
+    queue = [100.0 * (number % 20) for number in range(_SIZE)]
+    assert _cause({"queue": queue, "decode": _EVEN}, starts=starts) == "bursts"
+
+
+def test_a_full_cache_explains_a_queue() -> None:
+    """Requests that wait while the KV cache is full need memory and not slots."""
+    assert (
+        _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.97)}) == "kv_cache"
+    )
+    assert (
+        _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.6)}) == "bursts"
+    )
+
+
+def test_connections_that_are_reused_are_a_long_way() -> None:
+    """The time to connect is one of missing reuse only if connections are not reused."""
+    segments = {"connect": _in_tail(5, 900), "decode": _EVEN}
+    assert _cause(segments, numbers={"reused": [0.0] * _SIZE}) == "no_connection_reuse"
+    assert _cause(segments, numbers={"reused": [1.0] * _SIZE}) == "network_distance"
+
+
+def test_a_call_chain_names_the_longest_call() -> None:
+    """The lever on a chain is the call that takes longest."""
+    table = table_in_ms(
+        {"call": _in_tail(5, 900), "decode": _EVEN},
+        earlier={"rewrite": [10.0] * _SIZE, "plan": _in_tail(5, 800)},
+    )
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert "'plan'" in finding.lever
+
+
+def test_longer_prompts_in_the_tail_are_a_long_context() -> None:
+    """Prefill that grows with the prompt is one of its length."""
+    tokens = _in_tail(500, 5_000)
+    segments = {"prefill": [each / 5 for each in tokens], "decode": [10.0] * _SIZE}
+    assert _cause(segments, numbers={"input_tokens": tokens}) == "long_context"
+
+
+def test_prompt_length_means_tokens_that_were_sent() -> None:
+    """
+    A case told as "short prompt" carries a system prompt of 1,500 tokens in each request.
+
+    The length counts the tokens that the provider counted, so the prefix is the cause as soon as
+    it is known to be stable, and the evidence shows all tokens.
+    """
+    table = table_in_ms(
+        {"prefill": [600.0] * _SIZE, "decode": _EVEN}, numbers={"input_tokens": [1_560.0] * _SIZE}
+    )
+    finding = diagnose_table(table, stable_tokens=1_500).finding
+    assert finding is not None
+    assert finding.cause == "reprocessed_prefix"
+    assert any("1,560 prompt tokens" in sentence for sentence in finding.evidence)
+
+
+def test_a_cached_prefix_is_not_processed_again() -> None:
+    """Cached tokens are not tokens that the server processes."""
+    table = table_in_ms(
+        {"prefill": [600.0] * _SIZE, "decode": _EVEN},
+        numbers={"input_tokens": [1_560.0] * _SIZE, "cached_tokens": [1_500.0] * _SIZE},
+    )
+    finding = diagnose_table(table, stable_tokens=1_500).finding
+    assert finding is not None
+    assert finding.cause == "slow_prefill"
+
+
+def test_prefill_that_became_slower_per_token_is_slow() -> None:
+    """Only a calibration can show that a token takes longer than before."""
+    tokens = np.linspace(400, 900, _SIZE).tolist()
+    table = table_in_ms(
+        {"prefill": [each * 0.8 for each in tokens], "decode": _EVEN},
+        numbers={"input_tokens": tokens},
+    )
+    causes = [
+        diagnose_table(table, calibration=Calibration(0.0, per_token_ns)).finding
+        for per_token_ns in (0.2e6, 0.8e6)
+    ]
+    assert [None if each is None else each.cause for each in causes] == [
+        "slow_prefill",
+        "long_context",
+    ]
+
+
+def _decode(output: Sequence[float], per_token: Sequence[float]) -> dict[str, list[float]]:
+    return {"decode": [a * b for a, b in zip(output, per_token, strict=True)]}
+
+
+def _decode_cause(
+    output: list[float], per_token: list[float], **numbers: list[float]
+) -> str | None:
+    facts = {
+        "output_tokens": output,
+        "time_per_output_token": [each * 1e6 for each in per_token],
+        "chunk_gap_median": [each * 1e6 for each in per_token],
+        **numbers,
+    }
+    return _cause(_decode(output, per_token), numbers=facts)
+
+
+def test_long_answers_are_an_output_length() -> None:
+    """Slow requests with many more tokens at the usual pace have long answers."""
+    assert _decode_cause(_in_tail(50, 400), [10.0] * _SIZE) == "output_length"
+
+
+def test_an_even_slow_pace_is_a_slow_model() -> None:
+    """A pace that is the same for all is the model's."""
+    assert _decode_cause([50.0] * _SIZE, [60.0] * _SIZE) == "slow_model"
+
+
+def test_a_slow_pace_of_some_requests_is_a_slow_decode() -> None:
+    """A pace that follows neither load nor length is one of the host."""
+    assert _decode_cause([50.0] * _SIZE, _in_tail(10, 50)) == "slow_decode"
+
+
+def test_a_burst_of_chunks_is_buffering() -> None:
+    """Streams that arrive at once although they were generated slowly are held back."""
+    buffered = [1.0] * _SIZE
+    assert _decode_cause([50.0] * _SIZE, [20.0] * _SIZE, buffered=buffered) == "buffering"
+
+
+def test_stalls_without_other_prompts_are_random() -> None:
+    """Stalls that follow no long prompt of others are the host's."""
+    segments = {"prefill": [10.0] * _SIZE, "decode": _in_tail(500, 2_000)}
+    numbers = {
+        "stalled": _in_tail(0, 1_500e6),
+        "chunk_gap_median": [10e6] * _SIZE,
+        "input_tokens": [500.0] * _SIZE,
+    }
+    assert _cause(segments, numbers=numbers) == "random_stalls"
+
+
+def test_stalls_beside_long_prompts_are_interference() -> None:
+    """Streams that stall exactly while long prompts are processed wait for these."""
+    tokens = [5_000.0 if number % 10 == 5 else 500.0 for number in range(_SIZE)]
+    met = [number % 10 == 4 for number in range(_SIZE)]
+    starts = [1_000.0 * number - (900 if tokens[number] > 500 else 0) for number in range(_SIZE)]
+    segments = {
+        "prefill": [400.0 if each > 500 else 10.0 for each in tokens],
+        "decode": [1_500.0 if each else 400.0 for each in met],
+    }
+    numbers = {
+        "stalled": [1_100e6 if each else 0.0 for each in met],
+        "chunk_gap_median": [10e6] * _SIZE,
+        "input_tokens": tokens,
+        "time_to_first_token": [each * 1e6 for each in segments["prefill"]],
+    }
+    assert _cause(segments, numbers=numbers, starts=starts) == "prefill_interference"
+
+
+def test_a_pace_that_follows_the_load_is_contention() -> None:
+    """A token that takes longer the more requests run is one of the batch."""
+    busy = [number // 50 % 2 == 1 for number in range(_SIZE)]
+    starts = np.cumsum([100.0 if each else 2_000.0 for each in busy]).tolist()
+    pace = [40.0 if each else 10.0 for each in busy]
+    numbers = {"time_per_output_token": [each * 1e6 for each in pace]}
+    assert _cause(_decode([50.0] * _SIZE, pace), numbers=numbers, starts=starts) == (
+        "batch_contention"
+    )
+
+
+def test_one_slow_server_is_named() -> None:
+    """A replica that is slow throughout, at the same lengths, holds the tail."""
+    servers = ["b:1" if number % 10 == 0 else "a:1" for number in range(_SIZE)]
+    table = table_in_ms(
+        {"decode": _in_tail(100, 900)}, groups={semconv.SERVER_ADDRESS: servers}
+    )
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "slow_group"
+    assert "'b:1'" in finding.summary
+
+
+def test_a_group_with_longer_prompts_is_not_slow_by_itself() -> None:
+    """Requests that are larger are slow because of that."""
+    routes = ["/long" if number % 10 == 0 else "/chat" for number in range(_SIZE)]
+    tokens = _in_tail(500, 5_000)
+    cause = _cause(
+        {"prefill": _in_tail(50, 900)}, groups={"route": routes}, numbers={"input_tokens": tokens}
+    )
+    assert cause == "long_context"
+
+
+def test_a_group_in_one_long_queue_is_not_slow_throughout() -> None:
+    """A queue that one tenant met by chance is not a slow tenant."""
+    tenants = ["t1" if number < _TAIL else "t2" for number in range(_SIZE)]
+    queue = [900.0] * _TAIL + [5.0] * (_SIZE - _TAIL)
+    assert _cause({"queue": queue, "decode": _EVEN}, groups={"tenant": tenants}) == "bursts"
+
+
+def test_the_first_requests_after_idle_times_are_a_cold_start() -> None:
+    """A tail of first requests after idle times is explained by these, whatever leads."""
+    starts = [1_000.0 * number + 60_000.0 * (number // 50) for number in range(_SIZE)]
+    slow = [number % 50 < 3 for number in range(_SIZE)]
+    wait = [4_000.0 if each else 50.0 for each in slow]
+    assert _cause({"server_wait": wait, "decode": _EVEN}, starts=starts) == "cold_start"
+
+
+def test_many_failures_come_first() -> None:
+    """A percentile that is a failure has no latency to explain."""
+    failed = [number % 10 == 0 for number in range(_SIZE)]
+    diagnosis = diagnose_table(table_in_ms({"decode": _EVEN}, failed=failed))
+    assert diagnosis.conclusion is Conclusion.UNRELIABLE
+
+
+def test_six_equal_parts_are_spread_out() -> None:
+    """No cause is named as the one to fix if no segment has a large share."""
+    table = table_in_ms({f"part{number}": _EVEN for number in range(6)})
+    assert diagnose_table(table).conclusion is Conclusion.SPREAD_OUT
+
+
+def test_time_in_no_segment_asks_for_a_stage() -> None:
+    """Unattributed time is not a cause, and the sentence names what to add."""
+    diagnosis = diagnose_table(table_in_ms({"unattributed": [900.0] * _SIZE, "decode": _EVEN}))
+    assert diagnosis.conclusion is Conclusion.NOT_INSTRUMENTED
+    assert "latspan.stage" in diagnosis.sentence
+
+
+def test_every_finding_has_evidence_and_what_would_refute_it() -> None:
+    """A cause without numbers, or that nothing could refute, is an opinion."""
+    finding = diagnose_table(table_in_ms({"queue": _in_tail(5, 900), "decode": _EVEN})).finding
+    assert finding is not None
+    assert finding.evidence
+    assert finding.refuted_by
+    assert finding.lever
+
+
+def test_load_at_a_server_counts_its_own_requests_only() -> None:
+    """Requests at other servers are not in the same batch."""
+    servers = ["a", "b"] * 20
+    table = table_in_ms(
+        {"decode": [2_500.0] * 40},
+        groups={semconv.SERVER_ADDRESS: servers},
+    )
+    facts = facts_of(table)
+    middle = slice(10, 30)
+    assert facts.in_flight[middle] == pytest.approx(np.full(20, 1.6))
+    assert facts.in_flight_at_server[middle] == pytest.approx(np.full(20, 0.4))
