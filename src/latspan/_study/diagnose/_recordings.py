@@ -15,7 +15,7 @@ from latspan._study.measurement import summarize
 from latspan._targets import Budget
 from latspan.errors import ConfigError
 
-__all__ = ["diagnose_recording"]
+__all__ = ["diagnose_recording", "requests_of_step"]
 
 _MEASURED: Final = "measured"
 
@@ -56,7 +56,7 @@ def diagnose_recording(
         return diagnose(
             recording.records(),
             goal,
-            calibration=None if calibration is None else _of_step(calibration, 0),
+            calibration=None if calibration is None else requests_of_step(calibration, 0),
             budget=budget,
             stable_tokens=stable_tokens,
             notes=recording.notes,
@@ -68,12 +68,12 @@ def diagnose_recording(
         )
     judged = summarize(recording).steps[number]
     reasons = [finding.text for finding in judged.findings if finding.invalidates]
-    calibrating = None if calibration is None else _of_step(calibration, 0)
+    calibrating = None if calibration is None else requests_of_step(calibration, 0)
     alone = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     if calibrating is None and alone:
-        calibrating = _of_step(recording, alone[0])
+        calibrating = requests_of_step(recording, alone[0])
     return diagnose(
-        _of_step(recording, number),
+        requests_of_step(recording, number),
         goal,
         calibration=calibrating,
         budget=budget,
@@ -100,7 +100,7 @@ def _is_alone(step: Mapping[str, Any]) -> bool:
     return step.get("load", {}).get("concurrency") == 1
 
 
-def _of_step(recording: Recording, number: int) -> Iterator[RequestRecord]:
+def requests_of_step(recording: Recording, number: int) -> Iterator[RequestRecord]:
     """Yield the measured requests of a step with their calls; all if it is no load test."""
     is_load = bool(recording.manifest.get("measurement"))
     for record in recording.records():

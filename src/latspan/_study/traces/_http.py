@@ -17,7 +17,7 @@ from latspan.errors import ConfigError
 __all__ = ["JsonServer", "is_url"]
 
 _TIMEOUT_S: Final = 30.0
-_LARGEST_RESPONSE: Final = 256 * 1024 * 1024
+_LARGEST_RESPONSE: Final = 128 * 1024 * 1024
 _LONGEST_REASON: Final = 2_000
 
 

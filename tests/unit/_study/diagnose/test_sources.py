@@ -13,10 +13,11 @@ import pytest
 from latspan._clock import ManualClock
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, write_interval
-from latspan._recording.folder import RecordFile, begin_recording
+from latspan._recording.folder import RecordFile, begin_recording, open_recording
 from latspan._segments import Kind, Outcome, Segment
 from latspan._study.diagnose import Conclusion, Diagnosis, Goal, diagnose_source
 from latspan._study.traces import TraceQuery
+from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import ConfigError, RecordingError
 from latspan.histogram import HistogramLogWriter
 
@@ -64,6 +65,12 @@ def unstreamed(wait_s: float) -> tuple[dict[str, Any], int]:
     return {"openinference.span.kind": "LLM", **tokens}, round(wait_s * 1_000) + 100
 
 
+def long_streams(wait_s: float) -> tuple[dict[str, Any], int]:
+    """Return a call whose stream is long where the others wait, without a number of tokens."""
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.response.time_to_first_chunk": 0.1}
+    return attributes, round(wait_s * 1_000) + 100
+
+
 def vllm(wait_s: float) -> tuple[dict[str, Any], int]:
     attributes = {
         "gen_ai.latency.time_in_queue": wait_s - 0.1,
@@ -96,6 +103,46 @@ def test_a_call_without_segments_is_a_wait_for_the_server(
     assert found.finding is not None
     assert found.finding.cause == "server_wait"
     assert found.notes[0].startswith(f"Calls of {lack}")
+
+
+def test_a_long_stream_of_an_unknown_number_of_tokens_has_no_invented_cause(
+    tmp_path: Path,
+) -> None:
+    """The segment is known; what made it long needs tokens or chunks."""
+    found = diagnose_source(traces(tmp_path / "traces.json", long_streams))
+
+    assert (found.conclusion, leader(found)) == (Conclusion.FIX, "decode")
+    assert found.finding is None or "token" not in " ".join(found.finding.evidence)
+
+
+def test_a_calibration_divides_the_wait_of_traces(tmp_path: Path) -> None:
+    """As of a recording: what is longer than the server needs alone is a queue."""
+    alone = tmp_path / "alone"
+    begin_recording(alone, source="record_dir", conditions={})
+    file = RecordFile(alone)
+    file.begin()
+    for number in range(40):
+        needed_ns = (90 + number) * MS
+        file.append(
+            replace(
+                call(1),
+                segments=(Segment("server_wait", 0, call(1).duration_ns),),
+                metrics={"time_to_first_token": MetricValue(needed_ns)},
+                tokens=TokenCounts(input=number + 10, source=TokenSource.PROVIDER),
+            )
+        )
+    file.end()
+
+    def with_tokens(wait_s: float) -> tuple[dict[str, Any], int]:
+        attributes, duration_ms = official(wait_s)
+        return {**attributes, "gen_ai.usage.input_tokens": 20}, duration_ms
+
+    path = traces(tmp_path / "traces.json", with_tokens)
+    found = diagnose_source(path, calibration=open_recording(alone))
+
+    assert found.finding is not None
+    assert found.finding.cause in ("bursts", "under_capacity")
+    assert found.notes[-1] == "Estimated, and not measured: queue and prefill."
 
 
 def test_the_spans_of_a_vllm_name_its_queue(tmp_path: Path) -> None:
