@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "histogram_memory",
     "histogram_work",
     "quantile_error",
+    "comparison_errors",
     "dead_collector",
     "event_loop_lag",
     "event_loop_watch",

@@ -151,6 +151,8 @@ def cells_of(split: Split, *, quick: bool = False) -> Iterator[Cell]:
         for first, second in split.pairs:
             for strengths in zip(split.strengths, reversed(split.strengths), strict=True):
                 pair = ((first, strengths[0]), (second, strengths[1]))
-                yield Cell(pair, seed * 1_000 + 500 + round(strengths[0] * 100), noise=seed % 2 == 1)
+                yield Cell(
+                    pair, seed * 1_000 + 500 + round(strengths[0] * 100), noise=seed % 2 == 1
+                )
     for seed in split.healthy[:: 5 if quick else 1]:
         yield Cell((), seed, noise=seed % 2 == 1)

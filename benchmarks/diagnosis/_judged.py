@@ -154,8 +154,7 @@ def _percentile_ns(
 
 def _limit_ns(goal: str) -> int:
     return round(
-        _HEALTHY_LIMIT
-        * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
+        _HEALTHY_LIMIT * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
     )
 
 

@@ -7,6 +7,7 @@ target is met.
 
 from __future__ import annotations
 
+from latspan._targets._goal import PercentileOf, parse_percentile_of
 from latspan._targets._path import (
     Arrivals,
     CacheState,
@@ -30,6 +31,7 @@ __all__ = [
     "CacheState",
     "Component",
     "InferencePath",
+    "PercentileOf",
     "Preset",
     "PromptTemplate",
     "QualityCheck",
@@ -37,6 +39,7 @@ __all__ = [
     "Target",
     "TrafficProfile",
     "parse_inference_path",
+    "parse_percentile_of",
     "preset_path",
     "read_inference_path",
     "toml_of",

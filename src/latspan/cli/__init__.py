@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from latspan._shown import printable
 from latspan._version import __version__
 from latspan.cli import (
+    _compare,
     _convert,
     _demo,
     _diagnose,
@@ -26,6 +27,7 @@ from latspan.cli import (
     _report,
     _run,
     _scorecard,
+    _verify,
 )
 from latspan.cli._command import Command
 from latspan.cli._console import (
@@ -55,6 +57,8 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _diagnose.COMMAND,
     _scorecard.COMMAND,
     _convert.COMMAND,
+    _compare.COMMAND,
+    _verify.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -14,7 +14,7 @@ from latspan._drawing import milliseconds, percent
 from latspan._study.diagnose import Conclusion, Diagnosis
 from latspan._units import to_seconds
 
-__all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown"]
+__all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown", "escaped"]
 
 DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
@@ -81,31 +81,31 @@ def diagnosis_markdown(diagnosis: Diagnosis) -> str:
 def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"### Diagnosis of {diagnosis.goal}"
     yield ""
-    yield f"**{_escaped(diagnosis.sentence)}**"
+    yield f"**{escaped(diagnosis.sentence)}**"
     yield ""
     finding = diagnosis.finding
     if finding is not None and diagnosis.conclusion is not Conclusion.SPREAD_OUT:
         for sentence in finding.evidence:
-            yield f"- {_escaped(sentence)}"
+            yield f"- {escaped(sentence)}"
         yield ""
-        yield f"Try: {_escaped(finding.lever)}. Refuted if {_escaped(finding.refuted_by)}."
+        yield f"Try: {escaped(finding.lever)}. Refuted if {escaped(finding.refuted_by)}."
         yield ""
     if diagnosis.shares:
         yield "| segment | slow | typical | share | 90 % interval |"
         yield "|---|---:|---:|---:|---|"
         for share in diagnosis.shares:
             yield (
-                f"| {_escaped(share.name)} | {milliseconds(share.mean_ns)} |"
+                f"| {escaped(share.name)} | {milliseconds(share.mean_ns)} |"
                 f" {milliseconds(share.typical_ns)} | {percent(share.share)} |"
                 f" {percent(share.low)} to {percent(share.high)} |"
             )
         yield ""
     for note in diagnosis.notes:
-        yield f"_{_escaped(note)}_"
+        yield f"_{escaped(note)}_"
         yield ""
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a text without characters that Markdown would interpret."""
     for character in "\\`*_[]|<>":
         text = text.replace(character, f"\\{character}")

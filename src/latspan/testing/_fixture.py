@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -11,7 +11,9 @@ from latspan._instrument import auto_instrument, instrumented, uninstrument
 from latspan._recording import NO_DEFAULT, Distribution, RequestRecord, Snapshot
 from latspan._sdk import read_config
 from latspan._segments import Kind
+from latspan._targets import parse_percentile_of
 from latspan._units import TimeUnit
+from latspan.testing._assertions import Undecided, add_to_baseline, check_no_worse, check_target
 from latspan.testing._capture import Captured, capture
 
 if TYPE_CHECKING:
@@ -35,10 +37,12 @@ class LatspanCapture:
 
     Args:
         captured: Recorded data.
+        saves_baselines: Whether runs are added to baselines instead of being compared.
     """
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, *, saves_baselines: bool = False) -> None:
         self._captured = captured
+        self._saves_baselines = saves_baselines
 
     def snapshot(self) -> Snapshot:
         """Return the histograms of this test so far."""
@@ -158,20 +162,135 @@ class LatspanCapture:
 
         return diagnose(goal, limit_ms=limit_ms, kind=kind, snapshot=self.snapshot())
 
+    def assert_target(
+        self,
+        goal: str,
+        *,
+        limit_ms: float,
+        kind: Kind | str | None = None,
+        confidence: float = 0.95,
+        undecided: Undecided = "fail",
+        **where: str,
+    ) -> None:
+        """
+        Fail the test unless a target is proven: ``assert_target("p95 ttft", limit_ms=500)``.
+
+        A failed request misses the target. The proof is an exact binomial test: at 95 %, a p95
+        needs 59 requests without a miss, 93 with one; a p99 needs 299.
+
+        Args:
+            goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
+            limit_ms: Limit in milliseconds, more than 0.
+            kind: Kind of the units; see :meth:`percentile`.
+            confidence: In (0.5, 1).
+            undecided: ``fail`` or ``skip`` the test if there are too few requests for a proof.
+            where: Attributes that must be equal, for example ``inference_path="chat"``.
+
+        Raises:
+            AssertionError: The target is missed, or undecided; the message has the numbers.
+            ConfigError: An argument is invalid.
+            EmptyHistogramError: There are no values.
+            UnknownNameError: There is no such metric, kind or attribute.
+        """
+        asked = parse_percentile_of(goal)
+        check_target(
+            self._with(where),
+            goal,
+            limit_ms,
+            kind=self._kind_of(asked.metric, kind, where),
+            confidence=confidence,
+            undecided=undecided,
+        )
+
+    def assert_no_worse(
+        self,
+        baseline: str | os.PathLike[str],
+        goal: str = "p95 duration",
+        *,
+        margin: float | None = None,
+        kind: Kind | str | None = None,
+        changed: Collection[str] = (),
+        undecided: Undecided = "skip",
+        **where: str,
+    ) -> None:
+        """
+        Fail the test if it became slower than a baseline: ``assert_no_worse("chat.json")``.
+
+        The test is one run; the runs of the baseline show how much runs differ by themselves, so a
+        baseline has five. ``pytest --latspan-save-baselines`` adds a run to the baseline instead of
+        comparing. Other percentiles and the segments are checked too, and so are failed requests.
+
+        Args:
+            baseline: Baseline file, or a folder of recordings.
+            goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
+            margin: Ratio up to which the goal is no worse; 1.1 below p90 and 1.2 above, if not
+                given.
+            kind: ``request`` or ``call``; see :meth:`percentile`.
+            changed: Conditions that are the change, for example ``machine``.
+            undecided: ``fail`` or ``skip`` the test if neither is shown.
+            where: Attributes that must be equal.
+
+        Raises:
+            AssertionError: It became worse, or cannot be interpreted; the message states why.
+            ConfigError: There is no baseline, or an argument is invalid.
+            RecordingError: The baseline cannot be read.
+            EmptyHistogramError: There are no values.
+            UnknownNameError: There is no such metric, kind or attribute.
+            MissingExtraError: The extra ``study`` is not installed.
+        """
+        found = self._kind_of(parse_percentile_of(goal).metric, kind, where)
+        if self._saves_baselines:
+            add_to_baseline(self._with(where), baseline, found)
+            return
+        check_no_worse(
+            self._with(where),
+            baseline,
+            goal,
+            kind=found,
+            margin=margin,
+            changed=changed,
+            undecided=undecided,
+        )
+
+    def _kind_of(self, metric: str, kind: Kind | str | None, where: Mapping[str, str]) -> Kind:
+        """Return the kind for which a question is answered; raise if there are no values."""
+        found = self.metric(metric, kind=kind, **where)
+        if found.kind is None:
+            # Raises the error that explains why there are no values.
+            found.percentile(50)
+        return found.kind or Kind.REQUEST
+
+    def _with(self, where: Mapping[str, str]) -> list[RequestRecord]:
+        """Return the records with some attributes."""
+        return [
+            record
+            for record in self.records
+            if all(
+                {**record.attributes, "outcome": record.outcome, "side": record.side}.get(name)
+                == value
+                for name, value in where.items()
+            )
+        ]
+
     def to_pandas(self, *, unit: TimeUnit = "ms") -> DataFrame:
         """Return the rows as a table; see :meth:`latspan.Snapshot.to_pandas`."""
         return self.snapshot().to_pandas(unit=unit)
 
 
 @contextmanager
-def recording_fixture() -> Generator[LatspanCapture]:
-    """Record inside the block, with every supported installed client instrumented."""
+def recording_fixture(*, saves_baselines: bool = False) -> Generator[LatspanCapture]:
+    """
+    Record inside the block, with every supported installed client instrumented.
+
+    Args:
+        saves_baselines: Whether runs are added to baselines instead of being compared.
+    """
     before = set(instrumented())
     added = set(auto_instrument()) - before
     variables = {_SERIES_ATTRIBUTES: os.environ.get(_SERIES_ATTRIBUTES, "")}
     try:
         with capture(series_attributes=read_config({}, variables).series_attributes) as captured:
-            yield LatspanCapture(captured)
+            yield LatspanCapture(captured, saves_baselines=saves_baselines)
     finally:
         if added:
             uninstrument(*added)

@@ -19,7 +19,8 @@ from support.simulation._scenario import Scenario
 from support.simulation._server import Replica, Sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence as Many
+    from collections.abc import Mapping
+    from collections.abc import Sequence as Many
 
     from numpy.random import Generator
 

@@ -162,9 +162,7 @@ _FAULTS: Final = (
     Fault(
         "call_chain",
         "call_chain",
-        lambda on, by: replace(
-            on, in_request=True, calls_before=2 + round(2 * by), rate_per_s=2.0
-        ),
+        lambda on, by: replace(on, in_request=True, calls_before=2 + round(2 * by), rate_per_s=2.0),
         frozenset({"call"}),
     ),
     Fault(
@@ -227,9 +225,7 @@ _FAULTS: Final = (
     Fault(
         "bursts",
         "bursts",
-        lambda on, by: replace(
-            on, replicas=1, slots=6, burst=round(16 * by), rate_per_s=3.0
-        ),
+        lambda on, by: replace(on, replicas=1, slots=6, burst=round(16 * by), rate_per_s=3.0),
         frozenset({"server_wait"}),
         goal="p95 ttft",
     ),
@@ -247,7 +243,9 @@ _FAULTS: Final = (
         frozenset({"server_wait"}),
         goal="p95 ttft",
     ),
-    Fault("reprocessed_prefix", "reprocessed_prefix", _prefix, frozenset({"server_wait"}), "p95 ttft"),
+    Fault(
+        "reprocessed_prefix", "reprocessed_prefix", _prefix, frozenset({"server_wait"}), "p95 ttft"
+    ),
     Fault(
         "long_context",
         "long_context",
@@ -267,9 +265,7 @@ _FAULTS: Final = (
     Fault(
         "slow_prefill",
         "slow_prefill",
-        lambda on, by: replace(
-            on, prefill_token_ms=0.6 * by, step_ms=10.0, rate_per_s=0.6
-        ),
+        lambda on, by: replace(on, prefill_token_ms=0.6 * by, step_ms=10.0, rate_per_s=0.6),
         frozenset({"server_wait"}),
         goal="p95 ttft",
     ),
@@ -295,9 +291,7 @@ _FAULTS: Final = (
     Fault(
         "batch_contention",
         "batch_contention",
-        lambda on, by: replace(
-            on, step_sequence_ms=12 * by, slots=64, rate_per_s=2.5, burst=3
-        ),
+        lambda on, by: replace(on, step_sequence_ms=12 * by, slots=64, rate_per_s=2.5, burst=3),
         frozenset({"decode"}),
     ),
     Fault(

@@ -12,7 +12,7 @@ from latspan import semconv
 from latspan._metrics import MetricValue
 from latspan._recording import RequestRecord
 from latspan._recording.folder import RecordFile, begin_recording
-from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
+from latspan._segments import Kind, Outcome, Segment
 from latspan._timeline import Attempt, ChildInterval, answering, call_timeline, scope_timeline
 from latspan._tokens import TokenCounts, TokenSource
 from support.simulation._client import CallMade, Client, RequestMade
@@ -220,9 +220,7 @@ def _request_record(
         )
         for call in calls
     ]
-    stages = [
-        ChildInterval(stage.name, stage.start_ns, stage.done_ns) for stage in request.stages
-    ]
+    stages = [ChildInterval(stage.name, stage.start_ns, stage.done_ns) for stage in request.stages]
     scope = scope_timeline(request.start_ns, request.done_ns, calls=inside, stages=stages)
     failed = bool(calls) and calls[-1].outcome.failed
     details = {}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from latspan import semconv
-from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._segments import SegmentName
+from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._table import RequestTable
 
 if TYPE_CHECKING:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from latspan import semconv
-from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
 from latspan._study.diagnose._goal import Goal
-from latspan._study.measurement import summarize
+from latspan._study.measurement import measured_records, summarize
 from latspan._targets import Budget
 from latspan.errors import ConfigError
 
-__all__ = ["diagnose_recording", "requests_of_step"]
-
-_MEASURED: Final = "measured"
+__all__ = ["diagnose_recording"]
 
 
 def diagnose_recording(
@@ -56,7 +52,7 @@ def diagnose_recording(
         return diagnose(
             recording.records(),
             goal,
-            calibration=None if calibration is None else requests_of_step(calibration, 0),
+            calibration=None if calibration is None else measured_records(calibration, 0),
             budget=budget,
             stable_tokens=stable_tokens,
             notes=recording.notes,
@@ -68,12 +64,12 @@ def diagnose_recording(
         )
     judged = summarize(recording).steps[number]
     reasons = [finding.text for finding in judged.findings if finding.invalidates]
-    calibrating = None if calibration is None else requests_of_step(calibration, 0)
+    calibrating = None if calibration is None else measured_records(calibration, 0)
     alone = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     if calibrating is None and alone:
-        calibrating = requests_of_step(recording, alone[0])
+        calibrating = measured_records(recording, alone[0])
     return diagnose(
-        requests_of_step(recording, number),
+        measured_records(recording, number),
         goal,
         calibration=calibrating,
         budget=budget,
@@ -98,15 +94,3 @@ def _goal_of(about: Mapping[str, Any]) -> Goal:
 
 def _is_alone(step: Mapping[str, Any]) -> bool:
     return step.get("load", {}).get("concurrency") == 1
-
-
-def requests_of_step(recording: Recording, number: int) -> Iterator[RequestRecord]:
-    """Yield the measured requests of a step with their calls; all if it is no load test."""
-    is_load = bool(recording.manifest.get("measurement"))
-    for record in recording.records():
-        details = record.details
-        if not is_load or (
-            details.get(semconv.LATSPAN_LOAD_PHASE) == _MEASURED
-            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == number
-        ):
-            yield record

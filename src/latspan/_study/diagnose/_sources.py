@@ -10,7 +10,8 @@ from latspan._recording.folder import Recording, is_recording, open_recording
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._histograms import diagnose_logs
-from latspan._study.diagnose._recordings import diagnose_recording, requests_of_step
+from latspan._study.diagnose._recordings import diagnose_recording
+from latspan._study.measurement import measured_records
 from latspan._study.traces import Imported, TraceQuery, is_url, read_any, read_backend
 from latspan._targets import Budget
 from latspan.errors import ConfigError
@@ -70,7 +71,7 @@ def diagnose_source(
     return diagnose(
         imported.records,
         goal or Goal(),
-        calibration=None if calibration is None else requests_of_step(calibration, 0),
+        calibration=None if calibration is None else measured_records(calibration, 0),
         budget=budget,
         stable_tokens=stable_tokens,
         notes=imported.notes,

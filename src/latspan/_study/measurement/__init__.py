@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from latspan._study.measurement._latency import Latency, Origin
+from latspan._study.measurement._records import measured_records
 from latspan._study.measurement._summary import (
     Measurement,
     StepSummary,
@@ -19,5 +20,6 @@ __all__ = [
     "Origin",
     "StepSummary",
     "TargetResult",
+    "measured_records",
     "summarize",
 ]

@@ -1,12 +1,15 @@
 """
-Statistics of latency: verdicts on targets, and intervals of percentiles and ratios.
+Statistics of latency: verdicts on targets, intervals, and comparisons of measurements.
 
-Everything here is arithmetic on counts and ranks. It is exact, without a normal approximation of a
-percentile, and needs no package outside the standard library.
+Verdicts and intervals are exact arithmetic on counts and ranks, from the standard library alone.
+Comparisons (quantiles, bootstrap, tests of runs) need numpy, and are imported on first use.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from latspan._lazy import lazy_getattr
 from latspan._study.stats._binomial import at_least, at_most
 from latspan._study.stats._intervals import (
     Interval,
@@ -14,6 +17,7 @@ from latspan._study.stats._intervals import (
     values_needed_for_interval,
     wilson_interval,
 )
+from latspan._study.stats._proportions import more_often
 from latspan._study.stats._verdict import (
     TargetVerdict,
     Verdict,
@@ -21,15 +25,52 @@ from latspan._study.stats._verdict import (
     target_verdict,
 )
 
+if TYPE_CHECKING:
+    from latspan._study.stats._bootstrap import RatioInterval, block_indices, bootstrap_ratio
+    from latspan._study.stats._quantiles import Sample, needed_to_compare
+    from latspan._study.stats._runs import (
+        RunTest,
+        compare_runs,
+        holm,
+        permutation,
+        runs_needed,
+    )
+
 __all__ = [
     "Interval",
+    "RatioInterval",
+    "RunTest",
+    "Sample",
     "TargetVerdict",
     "Verdict",
     "at_least",
     "at_most",
+    "block_indices",
+    "bootstrap_ratio",
+    "compare_runs",
+    "holm",
+    "more_often",
+    "needed_to_compare",
     "percentile_ranks",
+    "permutation",
     "requests_needed",
+    "runs_needed",
     "target_verdict",
     "values_needed_for_interval",
     "wilson_interval",
 ]
+
+_NEED_NUMPY: Final = {
+    "RatioInterval": "_bootstrap",
+    "RunTest": "_runs",
+    "Sample": "_quantiles",
+    "block_indices": "_bootstrap",
+    "bootstrap_ratio": "_bootstrap",
+    "compare_runs": "_runs",
+    "holm": "_runs",
+    "needed_to_compare": "_quantiles",
+    "permutation": "_runs",
+    "runs_needed": "_runs",
+}
+
+__getattr__ = lazy_getattr(__name__, _NEED_NUMPY)

@@ -168,7 +168,9 @@ def test_a_poor_recording_has_a_clear_answer(
         lambda record, _: replace(record, chunk_gaps=(MetricValue(0),) * 3),
         lambda record, _: replace(record, tokens=TokenCounts(input=0, cached=9, output=0)),
         lambda record, number: replace(record, parent_id=number, root_id=number),
-        lambda record, number: replace(record, kind=Kind.REQUEST, scope_id=number, side=Side.SERVER),
+        lambda record, number: replace(
+            record, kind=Kind.REQUEST, scope_id=number, side=Side.SERVER
+        ),
         lambda record, _: replace(record, segments=record.segments[::-1]),
     ],
 )
@@ -235,9 +237,7 @@ def test_queue_and_prefill_are_not_told_apart_without_evidence() -> None:
 
 def test_a_calibration_divides_the_wait() -> None:
     """What an idle server needs for a prompt is prefill, the rest is queue, both estimated."""
-    table = table_in_ms(
-        {"server_wait": [1_000.0] * 200}, numbers={"input_tokens": [1_000.0] * 200}
-    )
+    table = table_in_ms({"server_wait": [1_000.0] * 200}, numbers={"input_tokens": [1_000.0] * 200})
     diagnosis = diagnose_table(table, calibration=Calibration(50e6, 0.05e6))
     assert {share.name: (round(share.share, 6), share.uncertain) for share in diagnosis.shares} == {
         "queue": (0.9, 1.0),
@@ -248,9 +248,7 @@ def test_a_calibration_divides_the_wait() -> None:
 
 def test_an_estimated_queue_has_to_lead_by_more_than_its_error() -> None:
     """An estimated queue is up to 18 points too large, so a small lead is a tie."""
-    table = table_in_ms(
-        {"server_wait": [1_000.0] * 200}, numbers={"input_tokens": [1_000.0] * 200}
-    )
+    table = table_in_ms({"server_wait": [1_000.0] * 200}, numbers={"input_tokens": [1_000.0] * 200})
     diagnosis = diagnose_table(table, calibration=Calibration(0.0, 0.4e6))
     assert diagnosis.conclusion is Conclusion.TIE
 

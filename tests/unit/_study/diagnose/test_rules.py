@@ -90,9 +90,7 @@ def test_a_full_cache_explains_a_queue() -> None:
     assert (
         _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.97)}) == "kv_cache"
     )
-    assert (
-        _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.6)}) == "bursts"
-    )
+    assert _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.6)}) == "bursts"
 
 
 def test_connections_that_are_reused_are_a_long_way() -> None:
@@ -244,9 +242,7 @@ def test_a_pace_that_follows_the_load_is_contention() -> None:
 def test_one_slow_server_is_named() -> None:
     """A replica that is slow throughout, at the same lengths, holds the tail."""
     servers = ["b:1" if number % 10 == 0 else "a:1" for number in range(_SIZE)]
-    table = table_in_ms(
-        {"decode": _in_tail(100, 900)}, groups={semconv.SERVER_ADDRESS: servers}
-    )
+    table = table_in_ms({"decode": _in_tail(100, 900)}, groups={semconv.SERVER_ADDRESS: servers})
     finding = diagnose_table(table).finding
     assert finding is not None
     assert finding.cause == "slow_group"

@@ -1,0 +1,64 @@
+"""
+Comparison: is it faster, or is it chance; and which segment explains it.
+
+The package reads recordings, histograms and baselines, and knows nothing of how results are shown.
+"""
+
+from __future__ import annotations
+
+from latspan._study.compare._baseline import (
+    BASELINE_SCHEMA,
+    baseline_document,
+    read_baseline,
+)
+from latspan._study.compare._comparison import (
+    Comparison,
+    Failures,
+    compare,
+    compare_by,
+)
+from latspan._study.compare._conditions import Difference, Weight, differences
+from latspan._study.compare._explanation import Explanation, SegmentChange
+from latspan._study.compare._question import Judgement, Question, question
+from latspan._study.compare._rows import Change, Row
+from latspan._study.compare._run import (
+    SEGMENT,
+    Band,
+    Form,
+    Profile,
+    Run,
+    part_of,
+    run_of,
+    run_of_records,
+)
+from latspan._study.compare._sides import run_of_snapshot, runs_in
+
+__all__ = [
+    "BASELINE_SCHEMA",
+    "SEGMENT",
+    "Band",
+    "Change",
+    "Comparison",
+    "Difference",
+    "Explanation",
+    "Failures",
+    "Form",
+    "Judgement",
+    "Profile",
+    "Question",
+    "Row",
+    "Run",
+    "SegmentChange",
+    "Weight",
+    "baseline_document",
+    "compare",
+    "compare_by",
+    "differences",
+    "part_of",
+    "question",
+    "read_baseline",
+    "run_of",
+    "run_of_records",
+    "run_of_snapshot",
+    "runs_in",
+]

@@ -1,0 +1,181 @@
+"""
+Baseline: the runs of a side as one small JSON file, kept in a repository.
+
+It has a histogram of each metric and segment, conditions, and the segments near the usual
+percentiles, but no single request, so it is small and has no attribute of a user. Run by run, it is
+as good as the recordings for everything but groups of requests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from latspan._segments import Kind
+from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run
+from latspan._study.stats import Sample
+from latspan._targets import Target
+from latspan._version import __version__
+from latspan.errors import ConfigError, HistogramFormatError, RecordingError
+from latspan.histogram import Histogram, decode, encode
+from latspan.histogram._buckets import middle_value_of
+
+__all__ = ["BASELINE_SCHEMA", "baseline_document", "read_baseline", "sample_of_histogram"]
+
+BASELINE_SCHEMA: Final = "latspan.baseline/1"
+"""Kind and version of the document; a field that changes its meaning increments the version."""
+
+_PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0)
+_LARGEST: Final = 64_000_000
+_DAMAGED: Final = (KeyError, TypeError, ValueError, AttributeError, HistogramFormatError)
+
+
+def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -> Sample:
+    """
+    Return the values of a histogram.
+
+    Args:
+        histogram: Values in nanoseconds.
+        failed: Number of failed requests.
+        zeros: Number of further values of zero, for example of requests without a segment.
+    """
+    counts = {middle_value_of(index): count for index, count in histogram}
+    if zeros > 0:
+        counts[0] = counts.get(0, 0) + zeros
+    return Sample.of_counts(sorted(counts.items()), failed)
+
+
+def baseline_document(runs: Sequence[Run]) -> dict[str, object]:
+    """Return the baseline of some runs as plain data, ready for ``json.dumps``."""
+    return {
+        "schema": BASELINE_SCHEMA,
+        "latspan": __version__,
+        "runs": [_written(run) for run in runs],
+    }
+
+
+def _written(run: Run) -> dict[str, object]:
+    metrics = [name for name in run.samples if not name.startswith(SEGMENT)]
+    bands = {
+        f"p{percentile:g} {metric}": run.band(metric, percentile)
+        for metric in (run.tables or metrics)
+        for percentile in _PERCENTILES
+    }
+    return {
+        "name": Path(run.name).name,
+        "kind": run.kind.value,
+        "units": run.units,
+        "failed": run.failed,
+        "conditions": dict(run.conditions),
+        "profile": {
+            name: value
+            for name, value in asdict(run.profile).items()
+            if value is not None and value != ()
+        },
+        "targets": [
+            {"metric": each.metric, "percentile": each.percentile, "limit_ns": each.limit_ns}
+            for each in run.targets
+        ],
+        "bands": {
+            name: {
+                "mean_ns": round(band.value_ns),
+                "requests": band.size,
+                "segments_ns": {each: round(ns) for each, ns in band.segments_ns.items()},
+            }
+            for name, band in bands.items()
+            if band is not None
+        },
+        "histograms": {
+            name: {"failed": sample.failed, "counts": encode(_histogram(sample))}
+            for name, sample in run.samples.items()
+        },
+    }
+
+
+def _histogram(sample: Sample) -> Histogram:
+    histogram = Histogram()
+    values = np.repeat(sample.values, sample.counts).round().astype(np.int64)
+    histogram.record_many(values.tolist())
+    return histogram
+
+
+def read_baseline(file: Path) -> list[Run]:
+    """
+    Return the runs of a baseline file.
+
+    Args:
+        file: File that ``latspan compare --save-baseline`` wrote.
+
+    Raises:
+        RecordingError: The file cannot be read, is damaged, or a later release wrote it.
+    """
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST + 1)
+    except OSError as error:
+        raise RecordingError(
+            f"cannot read {file}: {error.strerror}",
+            hint="write a baseline with: latspan compare --save-baseline FILE RECORDING",
+        ) from error
+    try:
+        document = json.loads(text[:_LARGEST])
+        schema = document.get("schema")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise _damaged(file, "it is not JSON") from error
+    if schema != BASELINE_SCHEMA:
+        raise RecordingError(
+            f"{file} is not a baseline that this release reads: its schema is {schema!r}",
+            hint=f"this release reads {BASELINE_SCHEMA}",
+        )
+    try:
+        runs = [_read(file, each) for each in document["runs"]]
+    except (*_DAMAGED, ConfigError) as error:
+        raise _damaged(file, f"{type(error).__name__}: {error}") from error
+    if not runs:
+        raise _damaged(file, "it has no run")
+    return runs
+
+
+def _damaged(file: Path, reason: str) -> RecordingError:
+    return RecordingError(
+        f"{file} is not a baseline: {reason}",
+        hint="write it again with: latspan compare --save-baseline FILE RECORDING",
+    )
+
+
+def _read(file: Path, written: Mapping[str, Any]) -> Run:
+    profile = dict(written["profile"])
+    if "models" in profile:
+        profile["models"] = tuple(map(str, profile["models"]))
+    samples = {
+        str(name): sample_of_histogram(decode(each["counts"]).histogram, int(each["failed"]))
+        for name, each in written["histograms"].items()
+    }
+    conditions = cast("dict[str, Any]", dict(written["conditions"]))
+    return Run(
+        name=f"{file}: {written['name']}",
+        form=Form.BASELINE,
+        kind=Kind(written["kind"]),
+        units=int(written["units"]),
+        failed=int(written["failed"]),
+        samples=samples,
+        profile=Profile(**profile),
+        conditions=conditions,
+        targets=tuple(
+            Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
+            for each in written["targets"]
+        ),
+        bands={
+            str(name): Band(
+                float(band["mean_ns"]),
+                {str(each): float(ns) for each, ns in band["segments_ns"].items()},
+                int(band["requests"]),
+            )
+            for name, band in written["bands"].items()
+        },
+    )

@@ -1,0 +1,319 @@
+"""Comparison of two sides: conditions first, then the goal, the guards, and the explanation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from latspan._segments import Kind
+from latspan._study.compare._conditions import Difference, differences
+from latspan._study.compare._explanation import Explanation, explain
+from latspan._study.compare._question import Judgement, Question
+from latspan._study.compare._rows import Change, Row, judged, rows_of
+from latspan._study.compare._run import Run, part_of
+from latspan._study.compare._sentence import conclusion, notes
+from latspan._study.stats import (
+    TargetVerdict,
+    more_often,
+    permutation,
+    runs_needed,
+    target_verdict,
+)
+from latspan.errors import ConfigError
+
+__all__ = ["Comparison", "Failures", "compare", "compare_by"]
+
+_DEFAULT_RUNS: Final = 5
+_LEVEL: Final = 0.05
+_SURE: Final = 0.01
+_LEAST_MORE: Final = 0.005
+"""Increase of the fraction of failed requests that is no difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """
+    Failed requests of both sides.
+
+    Args:
+        before: Fraction before.
+        after: Fraction after.
+        more: Whether there are more after, and that is no chance.
+    """
+
+    before: float
+    after: float
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """
+    Result of a comparison.
+
+    Args:
+        question: The percentile that it is about.
+        kind: Kind of the units.
+        judgement: What it concludes.
+        sentence: The conclusion in one sentence.
+        runs: Number of runs of each side.
+        units: Number of units of each side, failed ones included.
+        rows: Percentiles, that of the question first.
+        differences: Conditions that differ, those that explain a change first.
+        failures: Failed requests.
+        explanation: Segments that changed; ``None`` if they are unknown.
+        target: Verdict on the limit after the change; ``None`` without a limit.
+        met_in: Number of runs after the change whose percentile is within the limit.
+        needed: Runs per side that would probably suffice; ``None`` if that is not the problem.
+        exact_p: P-value of the exact permutation of the runs; ``None`` with too many or few runs.
+        group: Attribute and value of the compared requests; ``None`` for all.
+        changes: Names of what was changed.
+        notes: What a reader must know, one sentence each.
+    """
+
+    question: Question
+    kind: Kind
+    judgement: Judgement
+    sentence: str
+    runs: tuple[int, int]
+    units: tuple[int, int]
+    rows: tuple[Row, ...]
+    differences: tuple[Difference, ...]
+    failures: Failures
+    explanation: Explanation | None
+    target: TargetVerdict | None
+    met_in: int
+    needed: int | None
+    exact_p: float | None
+    group: tuple[str, str] | None
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def goal(self) -> Row:
+        """Row of the question."""
+        return self.rows[0]
+
+    @property
+    def makes_claim(self) -> bool:
+        """Whether there are enough runs for a claim about the change."""
+        return min(self.runs) >= 1 and sum(self.runs) >= 3
+
+    @property
+    def worse(self) -> tuple[Row, ...]:
+        """Guards that are worse."""
+        return tuple(row for row in self.rows[1:] if row.change is Change.WORSE)
+
+    @property
+    def is_attributable(self) -> bool:
+        """Whether at most one change can be the reason of the difference."""
+        return len(self.changes) <= 1
+
+
+def compare_by(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    asked: Question,
+    name: str,
+    *,
+    accept: Collection[str] = (),
+) -> list[Comparison]:
+    """
+    Return one comparison for each value of an attribute, the most frequent value first.
+
+    Args:
+        before: Runs of the first side, read from recordings.
+        after: Runs of the second side, read from recordings.
+        asked: The question.
+        name: Attribute, for example ``route``, ``model`` or ``tenant``.
+        accept: Names of the differences that are the change.
+
+    Raises:
+        ConfigError: The requests do not have several values of the attribute.
+    """
+    counts: dict[str, int] = {}
+    names: set[str] = set()
+    for run in (*before, *after):
+        for table in run.tables.values():
+            names |= table.groups.keys()
+            if name in table.groups:
+                codes, values = table.groups[name]
+                for number, value in enumerate(values):
+                    counts[value] = counts.get(value, 0) + int((codes == number).sum())
+    if not counts:
+        known = ", ".join(sorted(names)) or "none has"
+        raise ConfigError(
+            f"requests have no attribute '{name}' with several values",
+            hint=f"these have: {known}",
+        )
+    found: list[Comparison] = []
+    for value in sorted(counts, key=lambda each: -counts[each]):
+        sides = [
+            [part for run in side if (part := part_of(run, name, value)).units]
+            for side in (before, after)
+        ]
+        if all(sides):
+            found.append(compare(sides[0], sides[1], asked, accept=accept, group=(name, value)))
+    return found
+
+
+def compare(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    asked: Question,
+    *,
+    accept: Collection[str] = (),
+    changes: Sequence[str] | None = None,
+    group: tuple[str, str] | None = None,
+) -> Comparison:
+    """
+    Return the comparison of two sides.
+
+    Args:
+        before: Runs of the first side, at least one.
+        after: Runs of the second side, at least one.
+        asked: The question.
+        accept: Names of the differences that are the change.
+        changes: Names of what was changed; if not given, those of the accepted differences.
+        group: Attribute and value of the compared requests.
+
+    Raises:
+        ConfigError: A side has no value of the metric, or ``accept`` names no difference.
+    """
+    for runs, side in ((before, "BEFORE"), (after, "AFTER")):
+        if not any(asked.metric in run.samples for run in runs):
+            known = sorted({name for run in runs for name in run.samples if "." not in name})
+            raise ConfigError(
+                f"{side} has no values of {asked.metric}",
+                hint=f"it has {', '.join(known)}" if known else "it has no requests",
+            )
+    differ = differences(before, after, accept)
+    if group is None:
+        _refuse_unknown(accept, differ)
+    rows = judged(rows_of(before, after, asked.metric, asked.percentile, margin=asked.margin))
+    every = [*before, *after]
+    invalid = [f"{run.name}: {reason}" for run in every for reason in run.invalid]
+    failures = _failures(before, after)
+    explanation = explain(before, after, asked.metric, asked.percentile)
+    samples = [run.samples[asked.metric] for run in after if asked.metric in run.samples]
+    target = None
+    met_in = 0
+    if asked.limit_ns is not None:
+        requests = sum(each.count + each.failed for each in samples)
+        misses = sum(each.above(asked.limit_ns) for each in samples)
+        target = target_verdict(requests, misses, asked.percentile)
+        met_in = sum(each.quantile(asked.percentile) <= asked.limit_ns for each in samples)
+    accepted = [each.name for each in differ if each.accepted]
+    changed = tuple(accepted if changes is None else changes)
+    judgement, why = _judge(rows, differ, invalid, failures, len(before), len(after))
+    needed = _needed(rows[0], len(before), len(after)) if judgement is _OPEN else None
+    sides = rows[0].single
+    return Comparison(
+        question=asked,
+        kind=after[0].kind,
+        judgement=judgement,
+        sentence=conclusion(
+            asked,
+            rows[0],
+            judgement,
+            why,
+            explanation=explanation,
+            needed=needed,
+            target=target,
+            changes=changed,
+        ),
+        runs=(len(before), len(after)),
+        units=(sum(run.units for run in before), sum(run.units for run in after)),
+        rows=tuple(rows),
+        differences=differ,
+        failures=failures,
+        explanation=explanation,
+        target=target,
+        met_in=met_in,
+        needed=needed,
+        exact_p=(
+            permutation(
+                [math.log(each) for each in sides[0]], [math.log(each) for each in sides[1]]
+            )
+            if rows[0].test is not None and rows[0].is_relative
+            else None
+        ),
+        group=group,
+        changes=changed,
+        notes=tuple(notes(before, after)),
+    )
+
+
+_OPEN: Final = Judgement.INCONCLUSIVE
+
+
+def _refuse_unknown(accept: Collection[str], differ: Sequence[Difference]) -> None:
+    names = sorted({each.name for each in differ})
+    for name in accept:
+        if name not in names:
+            raise ConfigError(
+                f"{name} is not different before and after",
+                hint=f"these are: {', '.join(names)}" if names else "no known condition is",
+            )
+
+
+def _judge(
+    rows: Sequence[Row],
+    differ: Sequence[Difference],
+    invalid: Sequence[str],
+    failures: Failures,
+    before: int,
+    after: int,
+) -> tuple[Judgement, str]:
+    """Return the judgement, and its reason unless the row of the goal is the reason."""
+    if invalid:
+        return Judgement.NOT_INTERPRETABLE, f"a measurement is invalid: {invalid[0]}"
+    blocking = [each for each in differ if each.blocks]
+    if blocking:
+        return Judgement.NOT_INTERPRETABLE, f"something else differs too: {blocking[0]}"
+    if before + after < 3:
+        return _OPEN, "one measurement per side describes these two, and supports no claim"
+    if failures.more:
+        share = f"{failures.before:.1%} before, {failures.after:.1%} after"
+        return Judgement.WORSE, f"more requests fail: {share}"
+    goal = rows[0]
+    worse = [row for row in rows[1:] if row.change is Change.WORSE]
+    if goal.change is Change.WORSE:
+        return Judgement.WORSE, ""
+    if worse:
+        names = ", ".join(f"p{row.percentile:g} {row.name}" for row in worse[:3])
+        return Judgement.WORSE, f"{names} became worse"
+    if goal.change is Change.IMPROVED:
+        return Judgement.IMPROVED, ""
+    if goal.change is Change.NO_WORSE:
+        return Judgement.NO_WORSE, ""
+    if goal.change is Change.TOO_FEW:
+        return _OPEN, f"a p{goal.percentile:g} needs {goal.needed:,} values in each run"
+    if not math.isfinite(goal.before_ns) or not math.isfinite(goal.after_ns):
+        return _OPEN, f"the p{goal.percentile:g} falls on failed requests"
+    return _OPEN, ""
+
+
+def _needed(goal: Row, before: int, after: int) -> int | None:
+    """Return the number of runs per side that would probably decide."""
+    if goal.change is Change.TOO_FEW:
+        return None
+    if goal.test is None or not goal.is_relative:
+        return _DEFAULT_RUNS
+    limit = math.log(goal.margin)
+    distance = max(abs(goal.test.difference), abs(limit - goal.test.difference))
+    needed = runs_needed(goal.test.spread, distance)
+    return None if needed is None else max(needed, min(before, after) + 1)
+
+
+def _failures(before: Sequence[Run], after: Sequence[Run]) -> Failures:
+    failed = [sum(run.failed for run in side) for side in (before, after)]
+    units = [sum(run.units for run in side) for side in (before, after)]
+    shares = [one / max(of, 1) for one, of in zip(failed, units, strict=True)]
+    more = (
+        shares[1] - shares[0] > _LEAST_MORE
+        and more_often(failed[0], units[0], failed[1], units[1]) < _SURE
+    )
+    return Failures(shares[0], shares[1], more)

@@ -1,0 +1,200 @@
+"""
+Explanation of a change: the segments whose time near the percentile changed.
+
+Percentiles of segments do not add up, but means over the requests near the percentile do. So the
+change of the tail band's mean is the exact sum of the changes of its segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from latspan._study.compare._run import Band, Run
+from latspan._study.diagnose import RequestTable
+from latspan._study.stats import block_indices, compare_runs, holm
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Explanation", "SegmentChange", "explain"]
+
+_DRAWS: Final = 200
+_SEED: Final = 20_241
+_LEVEL: Final = 0.05
+_MOST_OF_IT: Final = 0.5
+"""Share of the change from which one segment explains it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChange:
+    """
+    Change of one segment near the percentile.
+
+    Args:
+        name: Name of the segment.
+        before_ns: Mean time in the tail band before.
+        after_ns: The same after.
+        low_ns: Lower end of the 95 % interval of the difference; ``None`` if it is unknown.
+        high_ns: Upper end.
+        is_real: Whether the change is more than chance, all segments together considered.
+    """
+
+    name: str
+    before_ns: float
+    after_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    is_real: bool
+
+    @property
+    def difference_ns(self) -> float:
+        """After minus before."""
+        return self.after_ns - self.before_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """
+    Changes of all segments near a percentile, which add up.
+
+    Args:
+        before_ns: Mean of the goal metric in the tail band before.
+        after_ns: The same after.
+        segments: Changes of the segments, largest first.
+        leading: Segment that is most of the change; ``None`` if there is no such segment.
+    """
+
+    before_ns: float
+    after_ns: float
+    segments: tuple[SegmentChange, ...]
+    leading: SegmentChange | None
+
+    @property
+    def difference_ns(self) -> float:
+        """After minus before."""
+        return self.after_ns - self.before_ns
+
+
+def explain(
+    before: Sequence[Run], after: Sequence[Run], metric: str, percentile: float
+) -> Explanation | None:
+    """
+    Return the changes of the segments near a percentile.
+
+    Args:
+        before: Runs of the first side.
+        after: Runs of the second side.
+        metric: Metric of the goal.
+        percentile: Percentile of the goal.
+
+    Returns:
+        ``None`` if the segments near the percentile are not known for every run.
+    """
+    bands = [[run.band(metric, percentile) for run in side] for side in (before, after)]
+    known = [[band for band in side if band is not None] for side in bands]
+    if not all(known) or any(None in side for side in bands):
+        return None
+    names = list(
+        dict.fromkeys(name for side in known for each in side for name in each.segments_ns)
+    )
+    totals = [sum(each.value_ns for each in side) / len(side) for side in known]
+    if len(before) + len(after) >= 3:
+        changes = _of_runs(known[0], known[1], names)
+    else:
+        changes = _of_two(before[0], after[0], known[0][0], known[1][0], names, metric)
+    ordered = sorted(changes, key=lambda each: -abs(each.difference_ns))
+    return Explanation(totals[0], totals[1], tuple(ordered), _leading(ordered, totals))
+
+
+def _leading(changes: Sequence[SegmentChange], totals: Sequence[float]) -> SegmentChange | None:
+    total = totals[1] - totals[0]
+    if not total or not changes:
+        return None
+    first = max(changes, key=lambda each: each.difference_ns / total)
+    is_most = first.difference_ns / total >= _MOST_OF_IT
+    return first if is_most and first.is_real else None
+
+
+def _of_runs(
+    before: Sequence[Band], after: Sequence[Band], names: Sequence[str]
+) -> list[SegmentChange]:
+    tests = [
+        compare_runs(
+            [band.segments_ns.get(name, 0.0) for band in before],
+            [band.segments_ns.get(name, 0.0) for band in after],
+        )
+        for name in names
+    ]
+    p_values = holm(
+        [1.0 if test is None else 2 * min(test.above(0), test.below(0)) for test in tests]
+    )
+    changes: list[SegmentChange] = []
+    for name, test, p_value in zip(names, tests, p_values, strict=True):
+        low, high = (None, None) if test is None else test.interval()
+        one, two = (
+            sum(band.segments_ns.get(name, 0.0) for band in side) / len(side)
+            for side in (before, after)
+        )
+        changes.append(SegmentChange(name, one, two, low, high, is_real=p_value < _LEVEL))
+    return changes
+
+
+def _of_two(
+    before: Run,
+    after: Run,
+    band_before: Band,
+    band_after: Band,
+    names: Sequence[str],
+    metric: str,
+) -> list[SegmentChange]:
+    """Return the changes between two measurements, with bootstrap intervals where possible."""
+    means = [
+        np.array([band.segments_ns.get(name, 0.0) for name in names])
+        for band in (band_before, band_after)
+    ]
+    if metric not in before.tables or metric not in after.tables:
+        return [
+            SegmentChange(name, float(one), float(two), None, None, is_real=False)
+            for name, one, two in zip(names, *means, strict=True)
+        ]
+    random = np.random.default_rng(_SEED)
+    draws = [
+        _draws(run.tables[metric], names, band.size, random)
+        for run, band in ((before, band_before), (after, band_after))
+    ]
+    differences = draws[1] - draws[0]
+    low, high = np.quantile(differences, [_LEVEL / 2, 1 - _LEVEL / 2], axis=0)
+    # All segments are looked at, so each needs stronger evidence (Bonferroni).
+    side = _LEVEL / 2 / len(names)
+    least, most = np.quantile(differences, [side, 1 - side], axis=0)
+    return [
+        SegmentChange(
+            name,
+            float(means[0][index]),
+            float(means[1][index]),
+            float(low[index]),
+            float(high[index]),
+            is_real=bool(least[index] > 0 or most[index] < 0),
+        )
+        for index, name in enumerate(names)
+    ]
+
+
+def _draws(
+    table: RequestTable, names: Sequence[str], band: int, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return the mean time of each segment over the slowest requests of each draw."""
+    usable = np.flatnonzero(np.isfinite(table.value_ns))
+    values = table.value_ns[usable]
+    segments = np.stack([table.segment(name)[usable] for name in names], axis=1)
+    first = len(values) - band
+    result = np.empty((_DRAWS, len(names)))
+    for draw in range(_DRAWS):
+        drawn = block_indices(len(values), random)
+        slowest = np.argpartition(values[drawn], first)[first:]
+        result[draw] = segments[drawn[slowest]].mean(axis=0)
+    return result

@@ -1,0 +1,293 @@
+"""
+Percentiles before and after: how much they changed, and whether that is more than chance.
+
+One row is the goal; it answers the question. All others are guards: they show what a change broke
+elsewhere. Many guards together would raise false alarms, so their p-values are adjusted by Holm's
+method. A guard is worse only if it also exceeds its margin, because a small real change is no
+reason to reject a large improvement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from latspan._study.compare._run import SEGMENT, Run
+from latspan._study.stats import (
+    RunTest,
+    Sample,
+    bootstrap_ratio,
+    compare_runs,
+    holm,
+    needed_to_compare,
+)
+from latspan.histogram import values_needed
+
+__all__ = ["Change", "Row", "judged", "rows_of", "sample_of"]
+
+MARGIN: Final = 1.20
+"""Ratio up to which a p90 or higher is no worse."""
+MARGIN_OF_MEDIAN: Final = 1.10
+"""Ratio up to which a percentile below p90 is no worse."""
+_HIGH: Final = 90
+_FLOOR_NS: Final = 20e6
+_FLOOR_OF_GOAL: Final = 0.05
+"""Fraction of the goal by which a guard may grow, up to 20 ms, whatever its ratio is."""
+_LEAST_OF_GOAL: Final = 0.01
+"""Fraction of the goal below which a segment is no row."""
+_PERCENTILES: Final = (50.0, 95.0, 99.0)
+_ZERO_NS: Final = 1e3
+"""Time below which a ratio means nothing: a microsecond."""
+_LEVEL: Final = 0.05
+
+
+class Change(StrEnum):
+    """What is known about the change of one percentile."""
+
+    IMPROVED = "improved"
+    """It is lower, and that is no chance."""
+    NO_WORSE = "no worse"
+    """It is within the margin, with confidence; whether it changed at all may be chance."""
+    WORSE = "worse"
+    """It is higher, and that is no chance."""
+    CHANCE = "could be chance"
+    """The runs differ too much to conclude anything."""
+    DIFFERS = "differs"
+    """These two measurements differ; whether a change is the reason is unknown."""
+    TOO_FEW = "too few values"
+    """There are too few values for the percentile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """
+    One percentile before and after.
+
+    Args:
+        name: Metric, or ``segment.`` and the name of a segment.
+        percentile: In (0, 100).
+        before_ns: Geometric mean over the runs; infinite if it falls on failed requests.
+        after_ns: The same of the second side.
+        low: Lower end of the 95 % interval of the ratio; ``None`` if there is none.
+        high: Upper end.
+        change: What is known.
+        margin: Ratio up to which it is no worse.
+        counts: Number of values of each side.
+        needed: Values that a run needs for the percentile, if a run has too few; otherwise 0.
+        test: Test of the runs, on logarithms; ``None`` with one measurement per side.
+        is_relative: Whether the test is on logarithms; otherwise it is on nanoseconds.
+        single: Percentile of each run of both sides.
+    """
+
+    name: str
+    percentile: float
+    before_ns: float
+    after_ns: float
+    low: float | None = None
+    high: float | None = None
+    change: Change = Change.CHANCE
+    margin: float
+    counts: tuple[int, int]
+    needed: int = 0
+    test: RunTest | None = None
+    is_relative: bool = True
+    single: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+
+    @property
+    def ratio(self) -> float | None:
+        """After divided by before; ``None`` if one of them is zero or infinite."""
+        both = self.before_ns, self.after_ns
+        if not all(math.isfinite(each) and each >= _ZERO_NS for each in both):
+            return None
+        return self.after_ns / self.before_ns
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is of a segment."""
+        return self.name.startswith(SEGMENT)
+
+    @property
+    def _limit(self) -> float:
+        """Return the difference up to which it is no worse, in the unit of the test."""
+        if self.is_relative:
+            return math.log(self.margin)
+        return (self.margin - 1) * max(self.before_ns, _ZERO_NS)
+
+
+def sample_of(run: Run, name: str) -> Sample | None:
+    """Return the values of a run; zeros if a segment does not occur in it."""
+    sample = run.samples.get(name)
+    if sample is None and name.startswith(SEGMENT) and run.units > run.failed:
+        return Sample(np.zeros(1), np.array([run.units - run.failed]))
+    return sample
+
+
+def rows_of(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    metric: str,
+    percentile: float,
+    *,
+    margin: float | None = None,
+) -> list[Row]:
+    """
+    Return the rows, the goal first; not judged yet.
+
+    Args:
+        before: Runs of the first side.
+        after: Runs of the second side.
+        metric: Metric of the goal.
+        percentile: Percentile of the goal.
+        margin: Ratio up to which the goal is no worse.
+    """
+    goal = _row(before, after, metric, percentile, margin or _margin(percentile))
+    every = [*before, *after]
+    metrics = dict.fromkeys(
+        name for run in every for name in run.samples if not name.startswith(SEGMENT)
+    )
+    segments = dict.fromkeys(
+        name for run in every for name in run.samples if name.startswith(SEGMENT)
+    )
+    floor_ns = _FLOOR_NS
+    if math.isfinite(goal.before_ns):
+        floor_ns = min(_FLOOR_NS, _FLOOR_OF_GOAL * goal.before_ns)
+    rows = [goal]
+    for name in metrics:
+        for each in sorted({*_PERCENTILES, percentile}):
+            if (name, each) != (metric, percentile) and all(
+                any(name in run.samples for run in side) for side in (before, after)
+            ):
+                # A time per token has no floor: it counts once per token.
+                floor = 0.0 if name == "time_per_output_token" else floor_ns
+                rows.append(_row(before, after, name, each, _margin(each), floor))
+    for name in segments:
+        row = _row(before, after, name, percentile, _margin(percentile), floor_ns)
+        largest = max(row.before_ns, row.after_ns)
+        if not math.isfinite(largest) or largest >= _LEAST_OF_GOAL * goal.before_ns:
+            rows.append(row)
+    return rows
+
+
+def _margin(percentile: float) -> float:
+    return MARGIN if percentile >= _HIGH else MARGIN_OF_MEDIAN
+
+
+def _row(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    name: str,
+    percentile: float,
+    margin: float,
+    floor_ns: float = 0.0,
+) -> Row:
+    samples = [
+        [sample for run in side if (sample := sample_of(run, name)) is not None]
+        for side in (before, after)
+    ]
+    counts = [sum(each.count + each.failed for each in side) for side in samples]
+    several = min(map(len, samples)) >= 1 and sum(map(len, samples)) >= 3
+    least = values_needed(percentile) if several else needed_to_compare(percentile)
+    single = tuple(tuple(each.quantile(percentile) for each in side) for side in samples)
+    means = [_mean(side) for side in single]
+    if floor_ns and math.isfinite(means[0]):
+        margin = max(margin, 1 + floor_ns / max(means[0], _ZERO_NS))
+    row = Row(
+        name=name,
+        percentile=percentile,
+        before_ns=means[0],
+        after_ns=means[1],
+        margin=margin,
+        counts=(counts[0], counts[1]),
+        single=(single[0], single[1]),
+    )
+    fewest = min((each.count + each.failed for side in samples for each in side), default=0)
+    if fewest < least or not all(samples):
+        return replace(row, change=Change.TOO_FEW, needed=least)
+    if not all(map(math.isfinite, means)):
+        return row
+    if not several:
+        return _described(row, samples[0][0], samples[1][0])
+    is_relative = min(map(min, single)) >= _ZERO_NS
+    values = [[math.log(each) if is_relative else each for each in side] for side in single]
+    test = compare_runs(*values)
+    if test is None:
+        return row
+    low, high = test.interval()
+    if not is_relative:
+        return replace(row, test=test, is_relative=False)
+    return replace(row, test=test, low=math.exp(low), high=math.exp(high))
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the geometric mean; the arithmetic one if a value is too small for a logarithm."""
+    if not values:
+        return math.nan
+    if math.inf in values:
+        return math.inf
+    if min(values) < _ZERO_NS:
+        return sum(values) / len(values)
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _described(row: Row, before: Sample, after: Sample) -> Row:
+    """Return the row of one measurement per side, which supports no claim about a change."""
+    if row.ratio is None:
+        return row
+    found = bootstrap_ratio(before, after, row.percentile)
+    if found is None:
+        return row
+    differs = not found.low <= 1 <= found.high
+    change = Change.DIFFERS if differs else Change.CHANCE
+    return replace(row, low=found.low, high=found.high, change=change)
+
+
+def judged(rows: Sequence[Row]) -> list[Row]:
+    """
+    Return the rows with what is known about each.
+
+    Args:
+        rows: The goal first, then the guards.
+    """
+    goal, guards = rows[0], rows[1:]
+    return [replace(goal, change=_of_goal(goal)), *_of_guards(guards)]
+
+
+def _of_goal(row: Row) -> Change:
+    test = row.test
+    if test is None:
+        return row.change
+    low, high = test.interval(1 - _LEVEL)
+    if high < 0:
+        return Change.IMPROVED
+    if test.below(row._limit) < _LEVEL:  # pyright: ignore[reportPrivateUsage] - of this module
+        return Change.NO_WORSE
+    return Change.WORSE if low > 0 else Change.CHANCE
+
+
+def _of_guards(rows: Sequence[Row]) -> Iterator[Row]:
+    tests = [row.test for row in rows if row.test is not None]
+    limits = [row._limit for row in rows if row.test is not None]  # pyright: ignore[reportPrivateUsage]
+    slower = iter(holm([test.above(0) for test in tests]))
+    faster = iter(holm([test.below(0) for test in tests]))
+    within = iter(holm([test.below(limit) for test, limit in zip(tests, limits, strict=True)]))
+    exceeds = iter(test.difference > limit for test, limit in zip(tests, limits, strict=True))
+    for row in rows:
+        if row.test is None:
+            yield row
+            continue
+        is_slower = next(slower) < _LEVEL / 2
+        is_faster = next(faster) < _LEVEL / 2
+        is_within = next(within) < _LEVEL
+        is_beyond = next(exceeds)
+        if is_faster:
+            change = Change.IMPROVED
+        elif is_within:
+            change = Change.NO_WORSE
+        else:
+            change = Change.WORSE if is_slower and is_beyond else Change.CHANCE
+        yield replace(row, change=change)

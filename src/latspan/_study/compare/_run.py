@@ -1,0 +1,323 @@
+"""
+One run of a side of a comparison: its values, its conditions, and what its requests were like.
+
+A run comes from a recording, from histogram logs or from a baseline file. All have samples of each
+metric and segment. Only recordings have single requests, which the time order, the segments near a
+percentile and groups of requests need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from latspan import semconv
+from latspan._recording import RequestRecord
+from latspan._recording.folder import Recording
+from latspan._segments import Kind
+from latspan._study.diagnose import Goal, RequestTable, attribute, table_of
+from latspan._study.measurement import measured_records, summarize
+from latspan._study.stats import Sample
+from latspan._targets import Target
+from latspan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SEGMENT", "Band", "Form", "Profile", "Run", "part_of", "run_of", "run_of_records"]
+
+SEGMENT: Final = "segment."
+"""Prefix of the names of segments among samples."""
+
+_DURATION: Final = "duration"
+_FIRST: Final = {
+    Kind.CALL: "time_to_first_token",
+    Kind.REQUEST: "time_to_first_visible_token",
+}
+_OF_CALLS: Final = ("time_per_output_token", "chunk_gap_max")
+
+
+class Form(StrEnum):
+    """What a run was read from."""
+
+    RECORDING = "recording"
+    HISTOGRAMS = "histograms"
+    BASELINE = "baseline"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """
+    Times near a percentile: means over the requests of its tail band, which add up.
+
+    Args:
+        value_ns: Mean of the goal metric in nanoseconds.
+        segments_ns: Mean time of each segment in nanoseconds, by name.
+        size: Number of requests in the tail band.
+    """
+
+    value_ns: float
+    segments_ns: Mapping[str, float]
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """
+    What the requests of a run were like; ``None`` where it is unknown.
+
+    Args:
+        models: Models that answered.
+        input_tokens: Mean number of input tokens.
+        output_tokens: Mean number of output tokens of completed requests.
+        output_error: Standard error of that mean.
+        cached: Cached fraction of the input.
+        load: What defines the load of a load test.
+        per_s: Requests per second.
+    """
+
+    models: tuple[str, ...] = ()
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    output_error: float | None = None
+    cached: float | None = None
+    load: Mapping[str, Any] | None = None
+    per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """
+    One run.
+
+    Args:
+        name: Name for messages, for example its folder.
+        form: What it was read from.
+        kind: Kind of its units.
+        units: Number of units, failed ones included.
+        failed: Number of failed units.
+        samples: Values in nanoseconds by metric, or by ``segment.`` and the name of a segment.
+        profile: What its requests were like.
+        conditions: Conditions under which it was made.
+        targets: Targets of the load test.
+        tables: Units by goal metric; empty unless read from a recording.
+        bands: Times near percentiles by goal, as far as they were stored.
+        invalid: Why its numbers mean nothing, one sentence each.
+        notes: What a reader must know, one sentence each.
+    """
+
+    name: str
+    form: Form
+    kind: Kind
+    units: int
+    failed: int
+    samples: Mapping[str, Sample]
+    profile: Profile = Profile()
+    conditions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    targets: tuple[Target, ...] = ()
+    tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
+    bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
+    invalid: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def band(self, metric: str, percentile: float) -> Band | None:
+        """Return the times near a percentile; ``None`` if they are unknown."""
+        table = self.tables.get(metric)
+        if table is None:
+            return self.bands.get(f"p{percentile:g} {metric}")
+        goal = Goal(metric, percentile, kind=table.goal.kind)
+        found = attribute(replace(table, goal=goal))
+        if found is None:
+            return None
+        times = {share.name: share.mean_ns for share in found.shares}
+        return Band(found.tail_ns, times, len(found.tail))
+
+
+def run_of(recording: Recording, *, step: int | None = None) -> Run:
+    """
+    Return the run of a recording.
+
+    Args:
+        recording: The recording. Of a load test, the measured requests of one step count.
+        step: Number of the step, from 0; the last one if not given.
+
+    Raises:
+        ConfigError: There is no such step.
+        OSError: A file cannot be read.
+    """
+    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    invalid: list[str] = []
+    number, load, kind = 0, None, None
+    targets: tuple[Target, ...] = ()
+    if about:
+        measurement = summarize(recording)
+        steps = measurement.steps
+        number = len(steps) - 1 if step is None else step
+        if not measurement.ended or not steps:
+            invalid.append("the process that measured did not end in order")
+        elif not 0 <= number < len(steps):
+            raise ConfigError(
+                f"{recording.folder} has no step {number}",
+                hint=f"use a number from 0 to {len(steps) - 1}",
+            )
+        else:
+            invalid += [each.text for each in steps[number].findings if each.invalidates]
+            load = steps[number].load
+            targets = tuple(result.target for result in steps[number].targets)
+        kind = measurement.kind
+    run = run_of_records(
+        lambda: measured_records(recording, number), str(recording.folder), kind=kind, load=load
+    )
+    return replace(
+        run,
+        conditions=_conditions(recording),
+        targets=targets,
+        invalid=tuple(invalid),
+        notes=recording.notes,
+    )
+
+
+def run_of_records(
+    records: Callable[[], Iterable[RequestRecord]],
+    name: str,
+    *,
+    kind: Kind | None = None,
+    load: Mapping[str, Any] | None = None,
+) -> Run:
+    """
+    Return the run of some records.
+
+    Args:
+        records: Returns the records; called once per metric.
+        name: Name for messages.
+        kind: Kind of the units; ``None`` for requests if there are any, and calls otherwise.
+        load: What defines the load of a load test.
+    """
+    models: set[str] = set()
+    durations = table_of(_noting(records(), models), Goal(_DURATION, kind=kind))
+    tables = {_DURATION: durations}
+    first = _FIRST[durations.kind]
+    table = table_of(records(), Goal(first, kind=durations.kind))
+    if np.isfinite(table.value_ns).any():
+        tables[first] = table
+    return _run(
+        Run(
+            name=name,
+            form=Form.RECORDING,
+            kind=durations.kind,
+            units=0,
+            failed=0,
+            samples={},
+            profile=Profile(load=load, models=tuple(sorted(models))),
+            tables=tables,
+        )
+    )
+
+
+def _conditions(recording: Recording) -> dict[str, Any]:
+    written = {"latspan": recording.manifest.get("latspan"), **recording.conditions}
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def part_of(run: Run, name: str, value: str) -> Run:
+    """
+    Return the part of a run whose requests have an attribute.
+
+    Args:
+        run: A run of a recording.
+        name: Name of the attribute.
+        value: Its value.
+    """
+    tables = {
+        metric: _rows(table, _with(table, name, value)) for metric, table in run.tables.items()
+    }
+    return _run(replace(run, name=f"{run.name}, {name} {value}", tables=tables))
+
+
+def _with(table: RequestTable, name: str, value: str) -> NDArray[np.bool_]:
+    codes, values = table.groups.get(name, (np.full(len(table), -1), ()))
+    return codes == (values.index(value) if value in values else -2)
+
+
+def _rows(table: RequestTable, mask: NDArray[np.bool_]) -> RequestTable:
+    return replace(
+        table,
+        value_ns=table.value_ns[mask],
+        failed=table.failed[mask],
+        start_ns=table.start_ns[mask],
+        duration_ns=table.duration_ns[mask],
+        segments_ns=table.segments_ns[mask],
+        numbers={name: values[mask] for name, values in table.numbers.items()},
+        groups={name: (codes[mask], values) for name, (codes, values) in table.groups.items()},
+        chains=table.chains[mask],
+        earlier={name: values[mask] for name, values in table.earlier.items()},
+    )
+
+
+def _run(run: Run) -> Run:
+    """Return a run with everything that follows from its tables."""
+    table = run.tables[_DURATION]
+    return replace(
+        run,
+        units=len(table),
+        failed=int(table.failed.sum()),
+        samples=_samples(run.tables),
+        profile=_profile(table, run.profile),
+    )
+
+
+def _samples(tables: Mapping[str, RequestTable]) -> dict[str, Sample]:
+    durations = tables[_DURATION]
+    failed = int(durations.failed.sum())
+    fine = ~durations.failed
+    samples = {
+        metric: Sample.of(table.value_ns[~table.failed & np.isfinite(table.value_ns)], failed)
+        for metric, table in tables.items()
+    }
+    if durations.kind is Kind.CALL:
+        for metric in _OF_CALLS:
+            values = durations.number(metric)[fine]
+            values = values[np.isfinite(values)]
+            if len(values):
+                samples[metric] = Sample.of(values)
+    for index, name in enumerate(durations.names):
+        samples[SEGMENT + name] = Sample.of(durations.segments_ns[fine, index])
+    return samples
+
+
+def _profile(table: RequestTable, known: Profile) -> Profile:
+    fine = ~table.failed
+    output = table.number("output_tokens")[fine]
+    output = output[np.isfinite(output)]
+    tokens, cached = table.number("input_tokens"), table.number("cached_tokens")
+    counted = np.isfinite(tokens)
+    both = counted & np.isfinite(cached)
+    span_s = (table.start_ns[-1] - table.start_ns[0]) / 1e9 if len(table) > 1 else 0.0
+    return replace(
+        known,
+        input_tokens=float(tokens[counted].mean()) if counted.any() else None,
+        output_tokens=float(output.mean()) if len(output) else None,
+        output_error=(
+            float(output.std(ddof=1)) / math.sqrt(len(output)) if len(output) > 1 else None
+        ),
+        cached=(
+            float(cached[both].sum() / tokens[both].sum())
+            if both.any() and tokens[both].sum()
+            else None
+        ),
+        per_s=float((len(table) - 1) / span_s) if span_s else None,
+    )
+
+
+def _noting(records: Iterable[RequestRecord], models: set[str]) -> Iterator[RequestRecord]:
+    """Yield the records, and add the models that answered."""
+    for record in records:
+        model = record.details.get(semconv.GEN_AI_RESPONSE_MODEL)
+        if isinstance(model, str):
+            models.add(model)
+        yield record

@@ -1,0 +1,118 @@
+"""A comparison in words: its conclusion in one or two sentences, and what a reader must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from latspan._segments import KIND_NOUNS
+from latspan._study.compare._explanation import Explanation
+from latspan._study.compare._question import Judgement, Question
+from latspan._study.compare._rows import Change, Row
+from latspan._study.compare._run import Form, Run
+from latspan._study.stats import TargetVerdict, Verdict
+
+__all__ = ["conclusion", "notes"]
+
+_EXPLAINED: Final = frozenset({Change.IMPROVED, Change.WORSE, Change.DIFFERS})
+
+
+def conclusion(
+    asked: Question,
+    goal: Row,
+    judgement: Judgement,
+    reason: str,
+    *,
+    explanation: Explanation | None,
+    needed: int | None,
+    target: TargetVerdict | None,
+    changes: Sequence[str],
+) -> str:
+    """
+    Return the conclusion as text.
+
+    Args:
+        asked: The question.
+        goal: Row of the question.
+        judgement: What is concluded.
+        reason: Reason of it, unless the row is the reason.
+        explanation: Segments that changed.
+        needed: Runs per side that would probably decide.
+        target: Verdict on the limit.
+        changes: Names of what was changed.
+    """
+    if judgement is Judgement.NOT_INTERPRETABLE:
+        return f"Not interpretable: {reason}."
+    parts = [_first(asked, goal, judgement, reason, needed)]
+    if explanation is not None and explanation.leading and goal.change in _EXPLAINED:
+        leading = explanation.leading
+        parts.append(
+            f"{leading.name} explains it: {_signed(leading.difference_ns)} of"
+            f" {_signed(explanation.difference_ns)} in slow requests"
+        )
+    if target is not None and asked.limit_ns is not None:
+        limit = f"the target of {asked.limit_ns / 1e6:,.6g} ms"
+        if target.verdict is Verdict.UNDECIDED:
+            parts.append(f"Whether {limit} is met is undecided: {target}")
+        else:
+            parts.append(f"{limit.capitalize()} is {target.verdict}")
+    if len(changes) > 1:
+        parts.append(f"The change is not attributable: {' and '.join(changes)} changed together")
+    return ". ".join(parts) + "."
+
+
+def _first(
+    asked: Question, goal: Row, judgement: Judgement, reason: str, needed: int | None
+) -> str:
+    change = _in_words(goal)
+    if judgement is Judgement.IMPROVED:
+        return f"{asked} improved: {change}"
+    if judgement is Judgement.NO_WORSE:
+        return f"{asked} is no worse: {change}; the margin is {goal.margin - 1:+.0%}"
+    if judgement is Judgement.WORSE:
+        return f"Worse: {reason}; {asked}: {change}" if reason else f"{asked} is worse: {change}"
+    text = f"{asked}: {change}; {reason}" if reason else f"{asked} could be chance: {change}"
+    return text if needed is None else f"{text}; {needed} runs per side would probably decide"
+
+
+def _in_words(row: Row) -> str:
+    before, after = (
+        "unbounded" if math.isinf(each) else "unknown" if math.isnan(each) else _ms(each)
+        for each in (row.before_ns, row.after_ns)
+    )
+    text = f"{before} before, {after} after"
+    if row.ratio is None:
+        return text
+    text += f", {row.ratio - 1:+.1%}"
+    if row.low is None or row.high is None:
+        return text
+    return f"{text} ({row.low - 1:+.1%} to {row.high - 1:+.1%})"
+
+
+def _ms(value_ns: float) -> str:
+    return f"{value_ns / 1e6:,.1f} ms"
+
+
+def _signed(value_ns: float) -> str:
+    return f"{value_ns / 1e6:+,.1f} ms"
+
+
+def notes(before: Sequence[Run], after: Sequence[Run]) -> Iterator[str]:
+    """Yield what a reader of the comparison must know, one sentence each."""
+    every = [*before, *after]
+    if any(run.form is Form.HISTOGRAMS for run in every):
+        yield (
+            "Histograms have no single requests: conditions, the order of requests and the segments"
+            " near the percentile are unknown, so intervals assume independent requests."
+        )
+    if len(before) + len(after) >= 3 and min(len(before), len(after)) == 1:
+        yield "One side has a single run: its variation is taken from the other side."
+    elif len(before) + len(after) >= 3 and min(len(before), len(after)) < 4:
+        yield "With fewer than four runs per side, runs are assumed to vary normally."
+    noun = KIND_NOUNS[after[0].kind][1]
+    for run in every:
+        for note in run.notes:
+            yield f"{run.name}: {note}"
+        if not run.units:
+            yield f"{run.name} has no {noun}."

@@ -1,0 +1,139 @@
+"""A side of a comparison: recordings, histogram logs or a baseline, found at a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from latspan._metrics import LATENCY_METRICS
+from latspan._recording import Snapshot, read_snapshots
+from latspan._recording.folder import is_recording, open_recording
+from latspan._segments import Kind, Outcome
+from latspan._study.compare._baseline import read_baseline, sample_of_histogram
+from latspan._study.compare._run import SEGMENT, Form, Run, run_of
+from latspan._study.stats import Sample
+from latspan.errors import RecordingError
+from latspan.histogram import Histogram
+
+__all__ = ["run_of_snapshot", "runs_in"]
+
+_LOG: Final = ".hlog"
+_BASELINE: Final = ".json"
+_KINDS: Final = (Kind.REQUEST, Kind.CALL)
+
+
+def runs_in(path: str | os.PathLike[str], *, step: int | None = None) -> list[Run]:
+    """
+    Return the runs at a path.
+
+    Args:
+        path: A recording; a folder of recordings, one per run; a histogram log (``.hlog``), or a
+            folder of the logs of the processes of one run; a folder of such folders; or a baseline
+            file (``.json``).
+        step: Step of each load test, from 0; the last one if not given.
+
+    Raises:
+        RecordingError: There is nothing of these at the path, or it cannot be read.
+        HistogramFormatError: A log is damaged.
+        ConfigError: A load test has no such step.
+    """
+    place = Path(path)
+    if place.suffix == _BASELINE and not place.is_dir():
+        return read_baseline(place)
+    if place.suffix == _LOG and place.is_file():
+        return [_run_of_logs([place], str(place))]
+    if is_recording(place):
+        return [run_of(open_recording(place), step=step)]
+    inside = sorted(each for each in place.iterdir()) if place.is_dir() else []
+    recordings = [open_recording(each) for each in inside if is_recording(each)]
+    if recordings:
+        ordered = sorted(recordings, key=lambda each: str(each.manifest.get("created", "")))
+        return [run_of(each, step=step) for each in ordered]
+    logs = [each for each in inside if each.suffix == _LOG]
+    if logs:
+        return [_run_of_logs(logs, str(place))]
+    several = [(each, sorted(each.glob(f"*{_LOG}"))) for each in inside if each.is_dir()]
+    if any(files for _, files in several):
+        return [_run_of_logs(files, str(folder)) for folder, files in several if files]
+    reason = "it does not exist" if not place.exists() else "it has no recording and no .hlog file"
+    raise RecordingError(
+        f"nothing to compare in {place}: {reason}",
+        hint="record with: latspan run --record FOLDER -- PROGRAM, or latspan measure",
+    )
+
+
+def _run_of_logs(files: Sequence[Path], name: str) -> Run:
+    merged: Snapshot | None = None
+    for file in files:
+        try:
+            for snapshot in read_snapshots(file):
+                merged = snapshot if merged is None else merged.merge(snapshot)
+        except OSError as error:
+            raise RecordingError(
+                f"cannot read {file}: {error.strerror}", hint="use the path of existing files"
+            ) from error
+    if merged is None:
+        raise RecordingError(f"{name} has no histogram", hint="was the program ended too early?")
+    return run_of_snapshot(merged, name)
+
+
+def run_of_snapshot(snapshot: Snapshot, name: str) -> Run:
+    """
+    Return the run of the histograms of a snapshot.
+
+    Args:
+        snapshot: Its histograms of the outermost kind, requests or calls, become samples.
+        name: Name for messages.
+
+    Raises:
+        RecordingError: The snapshot has no duration of a request or a call.
+    """
+    present = {Kind(key.subject.kind) for key in snapshot.series if key.metric == "duration"}
+    kind = next((each for each in _KINDS if each in present), None)
+    if kind is None:
+        raise RecordingError(
+            f"{name} has no durations of requests or calls",
+            hint="compare logs of any other program with: latspan histogram diff",
+        )
+    metrics: dict[str, Histogram] = {}
+    segments: dict[str, Histogram] = {}
+    failed = 0
+    for key, series in snapshot.series.items():
+        has_failed = key.subject.outcome is not None and Outcome(key.subject.outcome).failed
+        if key.segment is not None:
+            if not has_failed:
+                segments.setdefault(key.segment, Histogram()).merge(series.histogram)
+        elif key.metric in LATENCY_METRICS and key.subject.kind == kind:
+            if not has_failed:
+                metrics.setdefault(key.metric, Histogram()).merge(series.histogram)
+            elif key.metric == "duration":
+                failed += series.histogram.count
+    durations = metrics.get("duration", Histogram())
+    completed = durations.count
+    samples: dict[str, Sample] = {
+        metric: sample_of_histogram(
+            histogram, failed if metric in ("duration", _FIRST[kind]) else 0
+        )
+        for metric, histogram in metrics.items()
+        if LATENCY_METRICS[metric].unit == "s"
+    }
+    samples |= {
+        SEGMENT + each: sample_of_histogram(histogram, zeros=completed - histogram.count)
+        for each, histogram in segments.items()
+    }
+    return Run(
+        name=name,
+        form=Form.HISTOGRAMS,
+        kind=kind,
+        units=completed + failed,
+        failed=failed,
+        samples=samples,
+    )
+
+
+_FIRST: Final = {
+    Kind.CALL: "time_to_first_token",
+    Kind.REQUEST: "time_to_first_visible_token",
+}

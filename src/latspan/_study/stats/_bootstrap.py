@@ -1,0 +1,116 @@
+"""
+Block bootstrap of the ratio of two percentiles, for one measurement per side.
+
+Requests that follow one another meet the same queue, so they are similar. Drawing them one by one
+would ignore that: with an autocorrelation of 0.8, 45 % of the intervals of a median would miss the
+true ratio. So whole blocks of consecutive requests are drawn (5 %).
+
+The interval describes two measurements. It does not contain what differs between two runs of the
+same system, so it is no evidence that a change had an effect: if runs differ by 5 %, half of all
+comparisons of a system with itself would find one.
+
+Source: Künsch (1989), The jackknife and the bootstrap for general stationary observations; Liu and
+Singh (1992) for moving blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from latspan._study.stats._quantiles import Sample, resampled_quantiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BLOCK", "RatioInterval", "block_indices", "bootstrap_ratio"]
+
+BLOCK: Final = 25
+"""Number of consecutive requests that are drawn together."""
+
+_LEAST_BLOCKS: Final = 8
+"""Number of blocks below which requests are drawn one by one: too few blocks vary too little."""
+_DRAWS: Final = 400
+_SEED: Final = 20_240
+_MOST_CELLS: Final = 40_000_000
+"""Number of values of all draws together above which there are fewer draws."""
+
+
+class RatioInterval(NamedTuple):
+    """
+    Ratio of two percentiles with its interval.
+
+    Args:
+        ratio: After divided by before.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    ratio: float
+    low: float
+    high: float
+
+
+def block_indices(size: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """
+    Return the indices of one draw of moving blocks; shape ``(size,)``.
+
+    Args:
+        size: Number of requests in the order of their starts, at least 1.
+        random: Source of randomness.
+    """
+    if size < _LEAST_BLOCKS * BLOCK:
+        return random.integers(0, size, size)
+    blocks = -(-size // BLOCK)
+    starts = random.integers(0, size - BLOCK + 1, blocks)
+    return (starts[:, None] + np.arange(BLOCK)[None, :]).ravel()[:size]
+
+
+def bootstrap_ratio(
+    before: Sample, after: Sample, percentile: float, *, confidence: float = 0.95, seed: int = 0
+) -> RatioInterval | None:
+    """
+    Return the ratio of a percentile of two measurements, with its bootstrap interval.
+
+    Failed requests are left out.
+
+    Args:
+        before: First measurement. Without the order of its values, they are drawn one by one.
+        after: Second measurement.
+        percentile: In (0, 100).
+        confidence: In (0, 1).
+        seed: Selects other draws.
+
+    Returns:
+        ``None`` if a side has no value, or its percentile is 0.
+    """
+    if not before.count or not after.count:
+        return None
+    base = Sample(before.values, before.counts).quantile(percentile)
+    new = Sample(after.values, after.counts).quantile(percentile)
+    if base <= 0 or new <= 0:
+        return None
+    random = np.random.default_rng((_SEED, seed))
+    largest = max(len(before.values), len(after.values))
+    draws = max(100, min(_DRAWS, _MOST_CELLS // largest))
+    sides = [_quantiles(sample, percentile, draws, random) for sample in (before, after)]
+    with np.errstate(divide="ignore"):
+        logs = np.log(sides[1]) - np.log(sides[0])
+    low, high = np.quantile(logs, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return RatioInterval(new / base, float(np.exp(low)), float(np.exp(high)))
+
+
+def _quantiles(
+    sample: Sample, percentile: float, draws: int, random: np.random.Generator
+) -> NDArray[np.float64]:
+    size = sample.count
+    if sample.ordered is None:
+        drawn = random.multinomial(size, sample.counts / size, size=draws)
+        return resampled_quantiles(sample, drawn, percentile)
+    places = np.searchsorted(sample.values, sample.ordered)
+    result = np.empty(draws)
+    for draw in range(draws):
+        drawn = np.bincount(places[block_indices(size, random)], minlength=len(sample.values))
+        result[draw] = resampled_quantiles(sample, drawn[None, :], percentile)[0]
+    return result

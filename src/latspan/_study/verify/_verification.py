@@ -1,0 +1,150 @@
+"""Verification: did the one lever that was pulled do what it should, and nothing else?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from latspan._study.compare import (
+    Change,
+    Comparison,
+    Judgement,
+    Question,
+    Run,
+    compare,
+    differences,
+)
+from latspan._study.verify._levers import Lever
+from latspan._study.verify._quality import Quality, QualityJudgement
+from latspan.errors import ConfigError
+
+__all__ = ["Verification", "verify"]
+
+_PARAMETERS: Final = "parameters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """
+    Result of a verification.
+
+    Args:
+        levers: What was changed.
+        judgement: What is concluded, quality included.
+        sentence: The conclusion in a few sentences.
+        comparison: The comparison of both sides.
+        quality: Comparison of the answers; ``None`` if they were not compared.
+        notes: What a reader must know, one sentence each.
+    """
+
+    levers: tuple[Lever, ...]
+    judgement: Judgement
+    sentence: str
+    comparison: Comparison
+    quality: Quality | None
+    notes: tuple[str, ...]
+
+    @property
+    def is_attributable(self) -> bool:
+        """Whether only one lever was pulled."""
+        return len(self.levers) == 1
+
+
+def verify(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    asked: Question,
+    levers: Sequence[Lever],
+    *,
+    quality: Quality | None = None,
+    is_switched: bool = False,
+    returned: int = 0,
+) -> Verification:
+    """
+    Return whether a lever improved the goal, with everything else equal.
+
+    Args:
+        before: Runs before, at least one.
+        after: Runs after, at least one.
+        asked: The question.
+        levers: What was changed, at least one. With several, no effect is attributable.
+        quality: Comparison of the answers.
+        is_switched: Whether commands switched between both states, so that the lever was pulled
+            although no condition shows it.
+        returned: Number of the last runs before that were measured after the others, with the
+            change undone. If they differ from the first ones, the system itself drifted.
+
+    Raises:
+        ConfigError: No lever is given, or a side has no value of the metric.
+    """
+    if not levers:
+        raise ConfigError("no lever is given", hint="--lever names the one thing that was changed")
+    conditions = {name for lever in levers for name in lever.conditions}
+    accept = [
+        each.name
+        for each in differences(before, after)
+        if each.name in conditions or each.name.partition(".")[0] in conditions & {_PARAMETERS}
+    ]
+    names = [lever.name for lever in levers]
+    found = compare(before, after, asked, accept=accept, changes=names)
+    roots = {name.partition(".")[0] for name in accept}
+    missing = [lever for lever in levers if lever.shown_by and not roots & set(lever.shown_by)]
+    judgement, reasons = found.judgement, [found.sentence]
+    if missing and not is_switched and found.judgement is not Judgement.NOT_INTERPRETABLE:
+        judgement = Judgement.NOT_INTERPRETABLE
+        shown = ", ".join(missing[0].shown_by)
+        reason = f"the lever {missing[0].name} was not pulled: none of {shown} differs"
+        reasons = [f"Not interpretable: {reason}."]
+    if returned and judgement in _CLAIMS and _drifted(before, returned, asked):
+        judgement = Judgement.INCONCLUSIVE
+        reasons.append("The system drifted: with the change undone, it is not as it was before.")
+    if quality is not None and judgement is not Judgement.NOT_INTERPRETABLE:
+        reasons.append(quality.sentence)
+        if quality.judgement is QualityJudgement.DROPPED:
+            judgement = Judgement.WORSE
+        elif quality.judgement is QualityJudgement.INCONCLUSIVE and judgement in _GOOD:
+            judgement = Judgement.INCONCLUSIVE
+    return Verification(
+        levers=tuple(levers),
+        judgement=judgement,
+        sentence=" ".join(reasons),
+        comparison=found,
+        quality=quality,
+        notes=tuple(_notes(found, levers, quality, is_switched=is_switched)),
+    )
+
+
+_CLAIMS: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE, Judgement.WORSE})
+_GOOD: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE})
+
+
+def _drifted(before: Sequence[Run], returned: int, asked: Question) -> bool:
+    first, last = before[:-returned], before[-returned:]
+    if not first:
+        return False
+    change = compare(first, last, asked).goal.change
+    return change in {Change.IMPROVED, Change.WORSE}
+
+
+def _notes(
+    found: Comparison, levers: Sequence[Lever], quality: Quality | None, *, is_switched: bool
+) -> list[str]:
+    notes: list[str] = []
+    leading = None if found.explanation is None else found.explanation.leading
+    moves = {name for lever in levers for name in lever.moves}
+    if leading is not None and moves and leading.name not in moves:
+        notes.append(
+            f"{leading.name} changed most, which is none of the segments that this lever moves"
+            f" ({', '.join(sorted(moves))}): something else may be the reason."
+        )
+    for lever in levers:
+        if lever.may_hurt:
+            notes.append(f"{lever.name} may hurt {lever.may_hurt}.")
+        if not lever.shown_by and not is_switched:
+            notes.append(
+                f"Recordings do not show whether {lever.name} was changed; you stated that it was."
+            )
+    if quality is None:
+        notes.append("The answers were not compared: a faster system may answer worse.")
+    return notes

@@ -1,0 +1,272 @@
+"""``latspan verify``: the same test before and after one change, and a verdict."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from latspan.cli._command import Command
+from latspan.cli._compare import exit_code_of
+from latspan.cli._console import output, print_message
+from latspan.errors import ConfigError
+from latspan.reports._extra import needs_study
+
+if TYPE_CHECKING:
+    from latspan._study.verify import Quality, Verification
+
+__all__ = ["COMMAND"]
+
+_LEAST_RUNS: Final = 2
+
+_DESCRIPTION: Final = """\
+Measures a system before and after one change, with the same test, and answers
+whether the change improved the goal and hurt nothing else.
+
+The runs alternate (before, after, after, before, ...), so that slow changes of
+the system affect both sides. --before-command and --after-command switch the
+system; --after-options are options of latspan measure that are the change. With
+--order aba, for a slow deployment, half of the runs before are measured after
+the change was undone, which shows whether the system drifted.
+
+--recorded judges recordings that exist. --lever names the change: only the
+conditions that belong to it may differ, and a lever that a client sets must
+differ. Two levers at once are measured, but not attributable.
+
+--items compares the quality of the answers; a drop fails the change, whatever
+the speed, and too few items are inconclusive.
+
+Exit codes: 0 improved or no worse; 1 worse; 2 usage; 3 inconclusive; 4 not
+interpretable, or a file cannot be read. Whether the target is met is stated
+apart from it."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="NAME",
+        nargs="?",
+        help="inference path, address of an API or module:function, as for latspan measure",
+    )
+    parser.add_argument(
+        "--lever",
+        action="append",
+        default=[],
+        metavar="LEVER",
+        help="the one thing that was changed; --levers lists them",
+    )
+    parser.add_argument("--levers", action="store_true", help="list the levers and exit")
+    runs = parser.add_argument_group("runs")
+    runs.add_argument(
+        "--recorded",
+        nargs=2,
+        metavar=("BEFORE", "AFTER"),
+        help="recordings that exist, as for latspan compare",
+    )
+    runs.add_argument(
+        "--runs", type=int, default=5, metavar="K", help="runs per side (default: %(default)s)"
+    )
+    runs.add_argument(
+        "--order",
+        choices=("abba", "aba"),
+        default="abba",
+        help="order of the runs; aba for a slow deployment (default: %(default)s)",
+    )
+    runs.add_argument(
+        "--before-command", default="", metavar="CMD", help="command that undoes the change"
+    )
+    runs.add_argument(
+        "--after-command", default="", metavar="CMD", help="command that makes the change"
+    )
+    runs.add_argument(
+        "--options", default="", metavar="OPTIONS", help="options of latspan measure on both sides"
+    )
+    runs.add_argument(
+        "--after-options",
+        default="",
+        metavar="OPTIONS",
+        help="options of latspan measure that are the change: '--model small'",
+    )
+    runs.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="folder of the recordings (default: verifications/TIME)",
+    )
+    judged = parser.add_argument_group("judgement")
+    judged.add_argument("--goal", metavar="GOAL", help="percentile and metric: 'p95 ttft'")
+    judged.add_argument("--limit-ms", type=float, metavar="N", help="target in milliseconds")
+    judged.add_argument(
+        "--margin", type=float, metavar="RATIO", help="ratio up to which the goal is no worse"
+    )
+    judged.add_argument("--items", metavar="FILE", help="JSONL file of the evaluation set")
+    judged.add_argument(
+        "--answers",
+        nargs=2,
+        metavar=("BEFORE", "AFTER"),
+        help="JSONL files of the answers of both sides, with id and answer",
+    )
+    judged.add_argument(
+        "--quality-margin",
+        type=float,
+        default=0.05,
+        metavar="DROP",
+        help="largest drop of the mean score that is accepted (default: %(default)s)",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_true", help="print one JSON document (latspan.verification/1)"
+    )
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # First, because a missing package is reported before the load, not after it.
+    with needs_study():
+        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
+        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    from latspan._study.compare import question, runs_in
+    from latspan._study.verify import LEVERS, lever_named, verify
+
+    if arguments.levers:
+        with output() as out:
+            for lever in LEVERS.values():
+                print(f"{lever.name:22}{lever.summary}; may hurt {lever.may_hurt}", file=out)
+        return 0
+    levers = [lever_named(name) for name in arguments.lever]
+    if not levers:
+        raise ConfigError(
+            "--lever is missing: what is changed?", hint="latspan verify --levers lists them"
+        )
+    quality = _quality(arguments)
+    folders = _folders(arguments)
+    before, after = (runs_in(folder) for folder in folders)
+    asked = question(
+        arguments.goal,
+        before,
+        after,
+        limit_ms=arguments.limit_ms,
+        margin=arguments.margin,
+    )
+    measured = arguments.recorded is None
+    found = verify(
+        before,
+        after,
+        asked,
+        levers,
+        quality=quality,
+        is_switched=measured and bool(arguments.after_command),
+        returned=arguments.runs // 2 if measured and arguments.order == "aba" else 0,
+    )
+    _print(found, arguments)
+    return exit_code_of(found.judgement)
+
+
+def _quality(arguments: argparse.Namespace) -> Quality | None:
+    from latspan._study.verify import compare_quality
+
+    if (arguments.items is None) != (arguments.answers is None):
+        raise ConfigError(
+            "--items and --answers belong together",
+            hint="--items FILE --answers BEFORE AFTER",
+        )
+    if arguments.items is None:
+        return None
+    before, after = map(Path, arguments.answers)
+    return compare_quality(Path(arguments.items), before, after, margin=arguments.quality_margin)
+
+
+def _folders(arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """Return the folders of both sides, after the measurements if there are to be some."""
+    from latspan._workflow import Order, Plan, measure_both
+
+    if arguments.recorded is not None:
+        before, after = map(Path, arguments.recorded)
+        if before.resolve() == after.resolve():
+            raise ConfigError("BEFORE and AFTER are the same", hint="record after the change")
+        return before, after
+    if arguments.what is None:
+        raise ConfigError(
+            "what to measure is missing",
+            hint="latspan verify NAME --lever LEVER, or --recorded BEFORE AFTER",
+        )
+    if not (arguments.after_command or arguments.after_options):
+        raise ConfigError(
+            "nothing would be changed between the runs",
+            hint="--after-command and --before-command switch the system, --after-options the"
+            " measurement",
+        )
+    if arguments.after_command and not arguments.before_command:
+        raise ConfigError(
+            "--before-command is missing: the change must be undone between the runs",
+            hint="for a change that cannot be undone, measure yourself and use --recorded",
+        )
+    if arguments.runs < _LEAST_RUNS:
+        raise ConfigError(f"--runs {arguments.runs} is too few", hint="use 5 or more")
+    folder = arguments.output or f"verifications/{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    plan = Plan(
+        what=arguments.what,
+        folder=Path(folder),
+        runs=arguments.runs,
+        order=Order(arguments.order),
+        options=_split(arguments.options),
+        after_options=_split(arguments.after_options),
+        before_command=arguments.before_command,
+        after_command=arguments.after_command,
+    )
+    sides = measure_both(plan, print_message)
+    print_message(f"recordings: {folder}")
+    return sides
+
+
+def _split(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigError(f"options '{text}': {error}", hint="close every quote") from error
+
+
+def _print(found: Verification, arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from latspan.reports._verification import (
+        VerificationReport,
+        verification_document,
+        verification_markdown,
+    )
+
+    with output() as out:
+        if arguments.json:
+            print(json.dumps(verification_document(found), indent=2, allow_nan=False), file=out)
+        elif arguments.markdown:
+            print(verification_markdown(found), end="", file=out)
+        else:
+            Console(highlight=False, file=out).print(VerificationReport(found), crop=False)
+
+
+COMMAND: Final = Command(
+    name="verify",
+    summary="the same test before and after one change, and a verdict",
+    description=_DESCRIPTION,
+    examples=(
+        (
+            "latspan verify chat --lever model --after-options '--model small'",
+            "another model: ten measurements in turn",
+        ),
+        (
+            "latspan verify --lever prefix-cache --recorded before after --goal 'p95 ttft'",
+            "judge recordings that exist",
+        ),
+        (
+            "latspan verify chat --lever pool --before-command './a' --after-command './b'",
+            "commands that switch the server",
+        ),
+        ("latspan verify --levers", "what can be changed, and what it may hurt"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

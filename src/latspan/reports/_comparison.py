@@ -1,0 +1,199 @@
+"""A comparison on a terminal: what differs, percentiles, segments that changed, the conclusion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from latspan._drawing import FAINT, count, milliseconds, needs, percent
+from latspan._segments import KIND_NOUNS
+from latspan._study.compare import (
+    SEGMENT,
+    Change,
+    Comparison,
+    Explanation,
+    Judgement,
+    Row,
+    SegmentChange,
+    Weight,
+)
+from latspan._study.stats import Verdict
+from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+
+__all__ = ["JUDGEMENT_STYLES", "ComparisonReport", "change_of", "interval_of", "value_of"]
+
+_STYLES: Final = {
+    Change.IMPROVED: "green",
+    Change.NO_WORSE: "green",
+    Change.WORSE: "red",
+    Change.CHANCE: "yellow",
+    Change.DIFFERS: "yellow",
+    Change.TOO_FEW: FAINT,
+}
+JUDGEMENT_STYLES: Final = {
+    Judgement.IMPROVED: "bold green",
+    Judgement.NO_WORSE: "bold green",
+    Judgement.WORSE: "bold red",
+    Judgement.INCONCLUSIVE: "bold yellow",
+    Judgement.NOT_INTERPRETABLE: "bold red",
+}
+_LEAST_NS: Final = 50_000
+"""Difference of a segment below which its line is left out: less than 0.1 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonReport:
+    """
+    A comparison.
+
+    Args:
+        comparison: Result to show.
+    """
+
+    comparison: Comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts, separated by blank lines."""
+        del console
+        found = self.comparison
+        noun = KIND_NOUNS[found.kind][1]
+        sides = [
+            f"{count(runs, 'run')} with {units:,} {noun} {side}"
+            for runs, units, side in zip(found.runs, found.units, ("before", "after"), strict=True)
+        ]
+        group = "" if found.group is None else f" of {found.group[0]} {found.group[1]}"
+        yield title(f"{found.question}{group}", ", ".join(sides), options=options)
+        if found.differences:
+            yield from _differences(found, options)
+        yield Text()
+        yield from _rows(found.rows, options)
+        if found.explanation is not None:
+            yield Text()
+            yield from _segments(found.explanation, noun, options)
+        yield Text()
+        yield from _judgement(found, options)
+
+
+def _differences(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:
+    for each in found.differences:
+        if each.accepted:
+            word, style = "changed", "bold"
+        elif each.weight is Weight.EXPLAINS:
+            word, style = "DIFFERS", "bold red"
+        else:
+            word, style = "differs", FAINT
+        yield shown(Text.assemble(MARGIN, (word, style), f" {each}"), options)
+
+
+def _rows(rows: Sequence[Row], options: ConsoleOptions) -> Iterator[Text]:
+    table: list[Sequence[Text]] = [
+        heads("", "", "before", "after", "change", "95 % interval", "result")
+    ]
+    for row in rows:
+        if row.change is Change.TOO_FEW and row is not rows[0]:
+            continue
+        table.append(
+            [
+                Text(row.name.removeprefix(SEGMENT)),
+                Text(f"p{row.percentile:g}"),
+                Text(value_of(row.before_ns)),
+                Text(value_of(row.after_ns)),
+                Text(change_of(row)),
+                Text(interval_of(row)),
+                Text(_result(row), style=_STYLES[row.change]),
+            ]
+        )
+    yield from aligned(table, left=(0, 1, 6), options=options)
+
+
+def _result(row: Row) -> str:
+    return needs(row.needed) if row.change is Change.TOO_FEW else str(row.change)
+
+
+def value_of(value_ns: float) -> str:
+    """Return a percentile for a table."""
+    if math.isnan(value_ns):
+        return "—"
+    return "unbounded" if math.isinf(value_ns) else milliseconds(value_ns)
+
+
+def change_of(row: Row) -> str:
+    """Return the relative change of a row, or a dash."""
+    return "—" if row.ratio is None else f"{row.ratio - 1:+.1%}"
+
+
+def interval_of(row: Row) -> str:
+    """Return the interval of the relative change, or nothing."""
+    if row.low is None or row.high is None:
+        return ""
+    return f"{row.low - 1:+.1%} to {row.high - 1:+.1%}"
+
+
+def _segments(explanation: Explanation, noun: str, options: ConsoleOptions) -> Iterator[Text]:
+    yield title("what changed", f"mean of the slow {noun}, whose segments add up", options=options)
+    table: list[Sequence[Text]] = [
+        heads("segment", "before", "after", "difference", "95 % interval", "")
+    ]
+    table += [
+        _segment(each, explanation)
+        for each in explanation.segments
+        if abs(each.difference_ns) >= _LEAST_NS
+    ]
+    table.append(
+        [
+            Text("in all"),
+            Text(milliseconds(explanation.before_ns)),
+            Text(milliseconds(explanation.after_ns)),
+            Text(_signed(explanation.difference_ns)),
+            Text(),
+            Text(),
+        ]
+    )
+    yield from aligned(table, left=(0, 5), options=options)
+
+
+def _segment(each: SegmentChange, explanation: Explanation) -> list[Text]:
+    interval = ""
+    if each.low_ns is not None and each.high_ns is not None:
+        interval = f"{_signed(each.low_ns)} to {_signed(each.high_ns)}"
+    word = "real" if each.is_real else "could be chance"
+    if each is explanation.leading:
+        word = "explains it"
+    return [
+        Text(each.name),
+        Text(milliseconds(each.before_ns)),
+        Text(milliseconds(each.after_ns)),
+        Text(_signed(each.difference_ns)),
+        Text(interval),
+        Text(word, style="bold" if each.is_real else FAINT),
+    ]
+
+
+def _signed(value_ns: float) -> str:
+    return f"{value_ns / 1e6:+,.1f} ms"
+
+
+def _judgement(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:
+    failures = found.failures
+    if failures.before or failures.after:
+        text = f"failed: {percent(failures.before)} before, {percent(failures.after)} after"
+        yield shown(Text(text, style="red" if failures.more else ""), options)
+    target = found.target
+    if target is not None:
+        style = {Verdict.MET: "green", Verdict.MISSED: "red"}.get(target.verdict, "yellow")
+        text = (
+            f": {target.misses:,} of {target.requests:,} took longer than the limit or failed;"
+            f" within it in {found.met_in} of {count(found.runs[1], 'run')}"
+        )
+        yield shown(Text.assemble(("target " + str(target), style), text), options)
+    if found.exact_p is not None:
+        text = f"exact permutation of the runs: p = {found.exact_p:.3f}"
+        yield shown(Text(text, style=FAINT), options)
+    yield prose(found.sentence, options, style=JUDGEMENT_STYLES[found.judgement])
+    for note in found.notes:
+        yield prose(note, options, style=FAINT)

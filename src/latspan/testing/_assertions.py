@@ -1,0 +1,202 @@
+"""
+Assertions on what a test recorded: a target is met, and nothing became worse than a baseline.
+
+A test has few requests, so both have three answers. What is neither proven nor refuted is
+*undecided*; the caller chooses whether it fails or skips the test.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+
+from latspan._recording import RequestRecord
+from latspan._recording.folder import host_conditions
+from latspan._segments import KIND_NOUNS, Kind
+from latspan._study.stats import Verdict, requests_needed, target_verdict
+from latspan._targets import parse_percentile_of
+from latspan._units import NS_PER_MS
+from latspan._version import __version__
+from latspan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from latspan._study.compare import Run
+
+__all__ = ["Undecided", "add_to_baseline", "check_no_worse", "check_target"]
+
+Undecided: TypeAlias = Literal["fail", "skip"]
+"""What an undecided assertion does with the test."""
+
+
+def check_target(
+    records: Sequence[RequestRecord],
+    goal: str,
+    limit_ms: float,
+    *,
+    kind: Kind,
+    confidence: float,
+    undecided: Undecided,
+) -> None:
+    """
+    Fail the test unless a percentile is proven to be within a limit.
+
+    Args:
+        records: Records of the test; those of the kind count.
+        goal: Percentile and metric, for example ``p95 ttft``.
+        limit_ms: Limit in milliseconds, more than 0.
+        kind: Kind of the units.
+        confidence: In (0.5, 1).
+        undecided: What happens if there are too few records.
+
+    Raises:
+        AssertionError: The target is missed, or undecided.
+        ConfigError: An argument is invalid.
+    """
+    asked = parse_percentile_of(goal)
+    if not (math.isfinite(limit_ms) and limit_ms > 0):
+        raise ConfigError(f"a limit of {limit_ms:g} ms", hint="use a number greater than 0")
+    values = _values([each for each in records if each.kind is kind], asked.metric)
+    misses = sum(value is None or value > limit_ms * NS_PER_MS for value in values)
+    failed = sum(value is None for value in values)
+    found = target_verdict(len(values), misses, asked.percentile, confidence=confidence)
+    if found.verdict is Verdict.MET:
+        return
+    noun = KIND_NOUNS[kind][1]
+    text = (
+        f"{asked} at most {limit_ms:g} ms is {found.verdict}: {misses:,} of {len(values):,} {noun}"
+        f" took longer or failed ({failed:,} failed), {confidence:.0%} confidence"
+    )
+    if found.verdict is Verdict.MISSED:
+        raise AssertionError(
+            f'{text}\nhint: print(latspan_capture.diagnose("{goal}")) names the one delay to fix'
+        )
+    least = requests_needed(0, asked.percentile, confidence=confidence)
+    _undecided(
+        f"{text}\nhint: {found.needed:,} more without a miss would prove it; from {least:,} {noun}"
+        " on, a test without a miss does",
+        undecided,
+    )
+
+
+def _values(records: Sequence[RequestRecord], metric: str) -> list[int | None]:
+    """Return the value of each record, ``None`` of a failed one; others are not counted."""
+    values: list[int | None] = []
+    for record in records:
+        found = record.metrics.get(metric)
+        if record.outcome.failed:
+            values.append(None)
+        elif metric == "duration":
+            values.append(record.duration_ns)
+        elif found is not None:
+            values.append(found.value)
+    return values
+
+
+def check_no_worse(
+    records: Sequence[RequestRecord],
+    baseline: str | os.PathLike[str],
+    goal: str,
+    *,
+    kind: Kind,
+    margin: float | None,
+    changed: Collection[str],
+    undecided: Undecided,
+) -> None:
+    """
+    Fail the test if a percentile, or another one or a segment, became worse than a baseline.
+
+    Args:
+        records: Records of the test.
+        baseline: Baseline file, or recordings.
+        goal: Percentile and metric, for example ``p95 ttft``.
+        kind: Kind of the units.
+        margin: Ratio up to which the goal is no worse.
+        changed: Conditions that are the change.
+        undecided: What happens if neither is shown.
+
+    Raises:
+        AssertionError: It became worse, cannot be interpreted, or is undecided.
+        ConfigError: An argument is invalid.
+        RecordingError: The baseline cannot be read.
+        MissingExtraError: The extra ``study`` is not installed.
+    """
+    from latspan.reports import needs_study
+
+    with needs_study():
+        from latspan._study.compare import Judgement, compare, question, runs_in
+    if not Path(baseline).exists():
+        raise ConfigError(
+            f"no baseline {baseline}",
+            hint="run the test five times with: pytest --latspan-save-baselines",
+        )
+    before, after = runs_in(baseline), [_run_of(records, kind)]
+    found = compare(before, after, question(goal, before, after, margin=margin), accept=changed)
+    if found.judgement in {Judgement.IMPROVED, Judgement.NO_WORSE}:
+        return
+    text = found.sentence
+    if found.judgement is Judgement.INCONCLUSIVE:
+        hint = "hint: send more requests, or add runs to the baseline with --latspan-save-baselines"
+        _undecided(f"{text}\n{hint}", undecided)
+    rows = [f"p{row.percentile:g} {row.name} is worse" for row in found.worse]
+    if found.judgement is Judgement.NOT_INTERPRETABLE:
+        names = [each.name for each in found.differences if each.blocks]
+        listed = ", ".join(f'"{name}"' for name in names)
+        rows = [f"hint: make a new baseline; or, if it is the change, changed=[{listed}]"]
+    raise AssertionError("\n".join([text, *rows]))
+
+
+def add_to_baseline(
+    records: Sequence[RequestRecord], file: str | os.PathLike[str], kind: Kind
+) -> None:
+    """
+    Add the run of a test to a baseline file, which is created if it does not exist.
+
+    Args:
+        records: Records of the test.
+        file: File to write.
+        kind: Kind of the units.
+
+    Raises:
+        ConfigError: The file cannot be written.
+        RecordingError: It exists and is not a baseline.
+        MissingExtraError: The extra ``study`` is not installed.
+    """
+    from latspan.reports import needs_study
+
+    with needs_study():
+        from latspan._study.compare import baseline_document, read_baseline
+    path = Path(file)
+    runs = [*(read_baseline(path) if path.exists() else ()), _run_of(records, kind)]
+    text = json.dumps(baseline_document(runs), indent=1, allow_nan=False) + "\n"
+    try:
+        with NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=".latspan-", delete=False
+        ) as written:
+            written.write(text)
+        Path(written.name).replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {file}: {error.strerror}",
+            hint="use a path in an existing folder that you can write to",
+        ) from error
+
+
+def _run_of(records: Sequence[RequestRecord], kind: Kind) -> Run:
+    from latspan._study.compare import run_of_records
+
+    run = run_of_records(lambda: records, "this test", kind=kind)
+    return replace(run, conditions={"latspan": __version__, **host_conditions()})
+
+
+def _undecided(text: str, undecided: Undecided) -> NoReturn:
+    if undecided == "skip":
+        import pytest
+
+        pytest.skip(text)
+    raise AssertionError(text)

@@ -1,0 +1,120 @@
+"""Where a side is found: recordings, load tests and histogram logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from latspan._clock import SystemClock
+from latspan._recording import Recorder, write_interval
+from latspan._study.compare import Form, Judgement, Question, compare, question, runs_in
+from latspan._units import NS_PER_MS
+from latspan.errors import ConfigError, RecordingError
+from latspan.histogram import Histogram, HistogramLogWriter
+from support.comparisons import recording, records
+from support.measurements import call, load_test, step
+
+P95 = Question("duration", 95)
+
+
+def log_of(folder: Path, seed: int, **changes: float) -> Path:
+    """Write the histogram log of a process into a folder, and return the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(SystemClock(), keep=0)
+    for record in records(seed, factors=changes, failed=4):
+        recorder.record(record)
+    with HistogramLogWriter(folder / f"process-{seed}.hlog") as writer:
+        write_interval(writer, recorder.snapshot())
+    return folder
+
+
+def test_a_folder_of_logs_is_one_run_of_several_processes(tmp_path: Path) -> None:
+    """Its histograms are merged; the failed requests are counted."""
+    folder = log_of(tmp_path / "logs", 1)
+    log_of(folder, 2)
+    (one,) = runs_in(folder)
+    assert (one.form, one.units, one.failed) == (Form.HISTOGRAMS, 800, 8)
+    assert one.samples["segment.prefill"].count == 792
+    (single,) = runs_in(folder / "process-1.hlog")
+    assert single.units == 400
+
+
+def test_logs_answer_the_same_with_fewer_facts(tmp_path: Path) -> None:
+    """Percentiles are judged; conditions and the explanation are unknown, which is stated."""
+    for seed in range(5):
+        log_of(tmp_path / "before" / str(seed), seed)
+        log_of(tmp_path / "after" / str(seed), 50 + seed, prefill=0.4)
+    found = compare(
+        runs_in(tmp_path / "before"),
+        runs_in(tmp_path / "after"),
+        Question("time_to_first_token", 95),
+    )
+    assert found.judgement is Judgement.IMPROVED
+    assert found.explanation is None
+    assert [each.name for each in found.differences] == ["conditions"]
+    assert any("Histograms have no single requests" in note for note in found.notes)
+
+
+def test_a_recording_is_compared_with_logs(tmp_path: Path) -> None:
+    """One measurement per side, without the order of the requests on one of them."""
+    recording(tmp_path / "one", 1)
+    found = compare(runs_in(tmp_path / "one"), runs_in(log_of(tmp_path / "two", 2)), P95)
+    assert found.judgement is Judgement.INCONCLUSIVE
+    assert found.goal.low is not None
+
+
+def test_only_the_measured_requests_of_a_load_test_count(tmp_path: Path) -> None:
+    """From their schedule, with its targets; the last step if there are several."""
+    target = {"metric": "time_to_first_token", "percentile": 95, "limit_ns": 60 * NS_PER_MS}
+    made = [
+        call(0, phase="warmup", number=0),
+        *(call(index, at_ms=100 * index, lag_ms=10, number=0) for index in range(1, 31)),
+        *(call(index, at_ms=100 * index, duration_ms=300, number=1) for index in range(31, 51)),
+    ]
+    load_test(tmp_path, made, [step(intended=30), step(intended=20)], targets=[target])
+    (last,) = runs_in(tmp_path)
+    (first,) = runs_in(tmp_path, step=0)
+    assert (first.units, last.units) == (30, 20)
+    assert first.samples["duration"].quantile(50) == pytest.approx(110 * NS_PER_MS)
+    assert last.samples["duration"].quantile(50) == pytest.approx(300 * NS_PER_MS)
+    asked = question(None, [first], [last])
+    assert (asked.metric, asked.limit_ns) == ("time_to_first_token", 60 * NS_PER_MS)
+    with pytest.raises(ConfigError, match="has no step 2"):
+        runs_in(tmp_path, step=2)
+
+
+def test_a_load_test_that_did_not_end_is_invalid(tmp_path: Path) -> None:
+    """Its last requests are missing, probably the slow ones."""
+    load_test(tmp_path, [call(1)], [step(intended=1)], ended=False)
+    assert runs_in(tmp_path)[0].invalid == ("the process that measured did not end in order",)
+
+
+def test_another_load_is_another_measurement(tmp_path: Path) -> None:
+    """Twice the rate explains a longer queue."""
+    for name, rate in (("before", 10), ("after", 20)):
+        load = {"pattern": "poisson", "rate_per_s": rate}
+        made = [call(index, at_ms=100 * index) for index in range(120)]
+        load_test(tmp_path / name, made, [step(intended=120, load=load)])
+    found = compare(runs_in(tmp_path / "before"), runs_in(tmp_path / "after"), P95)
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    assert found.differences[0].name == "load"
+
+
+def test_runs_are_in_the_order_in_which_they_were_made(tmp_path: Path) -> None:
+    """Whatever their folders are called."""
+    recording(tmp_path / "b", 1)
+    recording(tmp_path / "a", 2)
+    assert [Path(run.name).name for run in runs_in(tmp_path)] == ["b", "a"]
+
+
+def test_a_log_without_durations_is_refused(tmp_path: Path) -> None:
+    """Logs of other programs are compared with ``latspan histogram diff``."""
+    foreign = tmp_path / "foreign.hlog"
+    values = Histogram()
+    values.record(5)
+    with HistogramLogWriter(foreign) as writer:
+        writer.write(0, 1, {"other": values})
+    with pytest.raises(RecordingError, match="has no durations") as raised:
+        runs_in(foreign)
+    assert "latspan histogram diff" in (raised.value.hint or "")
