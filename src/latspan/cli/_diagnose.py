@@ -46,7 +46,8 @@ SOURCE is one of these:
 
 Exit codes: 0 nothing to fix, or a cause without a target; 1 a cause, and the
 target is missed; 2 usage; 3 inconclusive: a tie, spread out, not instrumented,
-too few requests, or histograms only; 4 the measurement is invalid or cannot be read."""
+too few requests, or histograms only; 4 the measurement is invalid or cannot be
+read."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
