@@ -7,13 +7,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command
+from latspan.cli._command import Command, attribute_argument
 from latspan.cli._console import output, print_message
+from latspan.errors import ConfigError
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
     from latspan._recording.folder import Recording
     from latspan._study.diagnose import Diagnosis
+    from latspan._study.traces import TraceQuery
 
 __all__ = ["COMMAND"]
 
@@ -21,23 +23,37 @@ _MISSED: Final = 1
 _INCONCLUSIVE: Final = 3
 _INVALID: Final = 4
 
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LONGEST_S: Final = 10**9
+
 _DESCRIPTION: Final = """\
 Names the segment in which the requests near a percentile spend most of their
 time, its cause, the evidence, and one change to try. Shares have a 90 %
 interval. If two segments are too close, or too much time is in no segment, the
 answer states that instead.
 
-RECORDING is a folder that latspan measure, latspan run --record or record_dir
-wrote. Of a load test, the last step is judged, and a step with one request in
-flight tells queue and prefill apart if the server does not report its times.
+SOURCE is one of these:
+
+  a recording     the folder that latspan measure, latspan run --record or
+                  record_dir wrote. Of a load test, the last step is judged, and
+                  a step with one request in flight tells queue and prefill
+                  apart if the server does not report its times
+  traces          a file of OTLP/JSON, or the URL of Jaeger or Tempo: latspan's
+                  spans, and those of the GenAI conventions, OpenInference,
+                  OpenLLMetry, vLLM and SGLang as far as they go
+  histogram logs  a .hlog file or a folder of them: the target is judged, but
+                  the time cannot be divided among segments
 
 Exit codes: 0 nothing to fix, or a cause without a target; 1 a cause, and the
-target is missed; 2 usage; 3 inconclusive: a tie, spread out, not instrumented
-or too few requests; 4 the measurement is invalid or cannot be read."""
+target is missed; 2 usage; 3 inconclusive: a tie, spread out, not instrumented,
+too few requests, or histograms only; 4 the measurement is invalid or cannot be
+read."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", metavar="RECORDING", help="folder of the recording")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="recording, traces, URL of Jaeger or Tempo, or .hlog"
+    )
     parser.add_argument(
         "--goal",
         metavar="GOAL",
@@ -68,6 +84,29 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="tokens at the start of each prompt that are the same in all prompts",
     )
+    parser.add_argument("--service", metavar="NAME", help="traces: service of the requests")
+    parser.add_argument("--route", metavar="ROUTE", help="traces: route of the requests")
+    parser.add_argument(
+        "--since",
+        type=_window,
+        metavar="TIME",
+        help="Jaeger or Tempo: length of the window up to now, for example 30m, 2h, 1d"
+        " (default: 1h)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="Jaeger or Tempo: maximum number of traces (default: 1000)",
+    )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        type=attribute_argument,
+        metavar="NAME=VALUE",
+        help="Jaeger or Tempo: header of each request, for example a tenant; can be repeated",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--json", action="store_true", help="print one JSON document (latspan.diagnosis/1)"
@@ -82,7 +121,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from latspan._recording.folder import open_recording
     from latspan._segments import Kind
-    from latspan._study.diagnose import Goal, diagnose_recording, goal_of, parse_goal
+    from latspan._study.diagnose import Goal, diagnose_source, goal_of, parse_goal
     from latspan._targets import read_inference_path
 
     path = None if arguments.path is None else read_inference_path(Path(arguments.path))
@@ -98,16 +137,54 @@ def _run(arguments: argparse.Namespace) -> int:
     calibration: Recording | None = None
     if arguments.calibration is not None:
         calibration = open_recording(arguments.calibration)
-    diagnosis = diagnose_recording(
-        open_recording(arguments.recording),
-        goal,
-        step=arguments.step,
-        calibration=calibration,
-        budget=None if path is None or not path.targets else path.targets[0].budget,
-        stable_tokens=arguments.stable_tokens,
-    )
+    try:
+        diagnosis = diagnose_source(
+            arguments.source,
+            goal,
+            traces=_query(arguments),
+            step=arguments.step,
+            calibration=calibration,
+            budget=None if path is None or not path.targets else path.targets[0].budget,
+            stable_tokens=arguments.stable_tokens,
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {error.filename or arguments.source}: {error.strerror or error}",
+            hint="use the path of a recording, a file of OTLP/JSON traces or a .hlog file",
+        ) from error
     _print(diagnosis, arguments)
     return _exit_code(diagnosis)
+
+
+def _query(arguments: argparse.Namespace) -> TraceQuery:
+    from latspan._study.traces import TraceQuery, is_url
+
+    if not is_url(arguments.source):
+        for name in ("since", "limit", "header"):
+            if getattr(arguments, name) not in (None, []):
+                raise ConfigError(
+                    f"--{name} only applies to Jaeger and Tempo",
+                    hint="use the URL of one of them as SOURCE",
+                )
+    given = {"since_s": arguments.since, "limit": arguments.limit}
+    return TraceQuery(
+        service=arguments.service,
+        route=arguments.route,
+        headers=dict(arguments.header),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _window(text: str) -> float:
+    """Return a time with a unit, in seconds."""
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * _UNITS_S[unit]
+    except (KeyError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds < _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time such as 30m, 2h or 1d")
+    return seconds
 
 
 def _print(diagnosis: Diagnosis, arguments: argparse.Namespace) -> None:
@@ -123,8 +200,9 @@ def _print(diagnosis: Diagnosis, arguments: argparse.Namespace) -> None:
             print(diagnosis_markdown(diagnosis), end="", file=out)
         else:
             Console(highlight=False, file=out).print(DiagnosisReport(diagnosis), crop=False)
-    if diagnosis.finding is not None and not arguments.json and not arguments.markdown:
-        print_message(f"hint: latspan report {arguments.recording} shows single requests")
+    is_text = not arguments.json and not arguments.markdown
+    if diagnosis.finding is not None and is_text and Path(arguments.source).is_dir():
+        print_message(f"hint: latspan report {arguments.source} shows single requests")
 
 
 def _exit_code(diagnosis: Diagnosis) -> int:
@@ -155,6 +233,10 @@ COMMAND: Final = Command(
         ),
         ("latspan diagnose monday --path chat.toml", "with the targets and the budget of a path"),
         ("latspan diagnose monday --markdown", "the same for a ticket"),
+        (
+            "latspan diagnose http://localhost:16686 --service shop --since 2h",
+            "explain the traces of a service in Jaeger",
+        ),
     ),
     add_arguments=_add_arguments,
     run=_run,

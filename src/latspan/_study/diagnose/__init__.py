@@ -13,6 +13,7 @@ from latspan._study.diagnose._facts import Calibration, Facts, calibrate
 from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
 from latspan._study.diagnose._recordings import diagnose_recording
+from latspan._study.diagnose._sources import diagnose_source
 from latspan._study.diagnose._table import RequestTable, table_of
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "calibrate",
     "diagnose",
     "diagnose_recording",
+    "diagnose_source",
     "diagnose_table",
     "goal_of",
     "parse_goal",

@@ -54,6 +54,8 @@ class Conclusion(StrEnum):
     """The measurement itself is invalid."""
     TOO_FEW = "too_few"
     """There are too few requests."""
+    NO_REQUESTS = "no_requests"
+    """The source has histograms and no single requests, so nothing can be attributed."""
 
 
 @dataclass(frozen=True, slots=True)

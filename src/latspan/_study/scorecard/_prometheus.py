@@ -15,39 +15,28 @@ from __future__ import annotations
 import json
 import re
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from http.client import HTTPException
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
 from latspan._segments import Kind, Outcome, Side
-from latspan._shown import address, foreign
 from latspan._study.scorecard._periods import Cycle, Period, period_of
+from latspan._study.traces import JsonServer
 from latspan._units import NS_PER_S
-from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of
 
-__all__ = ["PROMETHEUS_METRICS", "PrometheusTotals", "is_url", "totals_of"]
+__all__ = ["PROMETHEUS_METRICS", "PrometheusTotals", "totals_of"]
 
 PROMETHEUS_METRICS: Final = ("time_to_first_token", "time_to_first_visible_token")
 """Metrics of a scorecard that are exported with latspan's precision."""
 
-_TIMEOUT_S: Final = 30.0
-_LARGEST_RESPONSE: Final = 64 * 1024 * 1024
+_HINT: Final = "use the address of a Prometheus server, for example http://localhost:9090"
 _PERIODS: Final = {Cycle.WEEK: 12, Cycle.MONTH: 6}
 """Number of past periods that are asked for."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
 _SEGMENTS: Final = "latspan_segment_duration_seconds"
-
-
-def is_url(path: str) -> bool:
-    """Return whether a source is the URL of a server."""
-    return path.startswith(("http://", "https://"))
 
 
 class PrometheusTotals(NamedTuple):
@@ -227,7 +216,7 @@ class _Server:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/").removesuffix("/api/v1")
+        self._server = JsonServer(url.rstrip("/").removesuffix("/api/v1"), "Prometheus", _HINT)
 
     def query(self, promql: str, *, at_s: float) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
         """
@@ -237,25 +226,9 @@ class _Server:
             promql: The query.
             at_s: Unix time for which it is evaluated, in seconds.
         """
-        body = urllib.parse.urlencode({"query": promql, "time": f"{at_s:.3f}"}).encode()
-        request = urllib.request.Request(f"{self._url}/api/v1/query", data=body)  # noqa: S310
+        answer = self._server.post("/api/v1/query", query=promql, time=f"{at_s:.3f}")
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
-                text = response.read(_LARGEST_RESPONSE)
-            found: object = json.loads(text)["data"]["result"]
+            found: object = answer["data"]["result"]
             return [(each["metric"], each) for each in cast("list[dict[str, Any]]", found)]
-        except urllib.error.HTTPError as error:
-            with error:
-                reason = foreign(error.read(2_000).decode("utf-8", "replace"))
-            raise self._error(f"answered {error.code}: {reason}") from error
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise self._error(f"does not answer: {foreign(str(reason))}") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._error("does not answer as Prometheus does") from error
-
-    def _error(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"{address(self._url)} {what}",
-            hint="use the address of a Prometheus server, for example http://localhost:9090",
-        )
+        except (KeyError, TypeError) as error:
+            raise self._server.error("does not answer as Prometheus does") from error

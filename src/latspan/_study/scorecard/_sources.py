@@ -9,8 +9,7 @@ from typing import Any, Final, cast
 from latspan._recording import Snapshot, read_snapshots
 from latspan._recording.folder import CONVERTED, Recording, is_recording, open_recording
 from latspan._study.scorecard._card import ScorecardBuilder
-from latspan._study.scorecard._prometheus import is_url
-from latspan._study.traces import read_any
+from latspan._study.traces import is_url, read_any
 from latspan.errors import ConfigError
 
 __all__ = ["add_source"]

@@ -19,19 +19,36 @@ from latspan.errors import RecordingError
 __all__ = ["convert", "read_any", "require_parquet", "write_parquet"]
 
 
-def read_any(path: str | os.PathLike[str]) -> Imported:
+def read_any(
+    path: str | os.PathLike[str], *, service: str | None = None, route: str | None = None
+) -> Imported:
     """
     Return the requests in a file of OTLP/JSON traces, or in a report of guidellm.
 
     Args:
         path: The file.
+        service: Service of the requests; all if not given. A report of guidellm has none.
+        route: Route of the requests; all if not given.
 
     Raises:
         OSError: The file cannot be read.
         RecordingError: The file has neither format, or no request.
     """
-    imported = read_guidellm(path) if is_guidellm(path) else read_otlp(path)
+    if is_guidellm(path):
+        imported = read_guidellm(path)
+    else:
+        imported = read_otlp(path, service=service, route=route)
     if not imported.records:
+        if service is not None or route is not None:
+            wanted = " and ".join(
+                f"{name} '{value}'"
+                for name, value in (("service", service), ("route", route))
+                if value is not None
+            )
+            raise RecordingError(
+                f"{os.fspath(path)} has no request or call of {wanted}",
+                hint="omit the service and the route, to read those of all",
+            )
         raise RecordingError(
             f"{os.fspath(path)} has no request or call",
             hint="use a file with latspan's spans, or with inference spans of OpenTelemetry's"

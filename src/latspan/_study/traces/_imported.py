@@ -21,6 +21,7 @@ class Imported:
         skipped: What could not be used, one sentence each.
         conditions: Conditions of the measurement, by name.
         measurement: Account of a load test: its number of unsent requests.
+        about: Where the requests come from and what was left out, as sentences.
     """
 
     format: str
@@ -29,3 +30,10 @@ class Imported:
     skipped: tuple[str, ...] = ()
     conditions: dict[str, object] | None = None
     measurement: dict[str, object] | None = None
+    about: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know about the records, one sentence each."""
+        short = (*self.lacks, *self.skipped)
+        return (*self.about, *(f"{each[0].upper()}{each[1:]}." for each in short))

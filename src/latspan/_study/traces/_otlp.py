@@ -2,8 +2,8 @@
 Records from OTLP/JSON traces: latspan's own spans, and inference spans of other instrumentations.
 
 latspan's spans have almost everything that a record has. A span of another instrumentation has a
-duration, and perhaps tokens and a time to the first chunk; where its time went is unknown, so all
-of it is ``unattributed``.
+duration, and perhaps tokens and a time to the first chunk. Of its time, only the wait for the first
+chunk and the rest of the stream are known: see :mod:`latspan._study.traces._foreign`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,22 @@ from latspan._drawing import count
 from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
+from latspan._study.traces._dialects import Dialect
+from latspan._study.traces._foreign import (
+    LACKS,
+    call_pieces,
+    chunk_gaps,
+    server_metrics,
+    server_pieces,
+    with_server,
+)
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._spans import SpanFile, SpanRow, read_spans, seconds_as_ns
 from latspan._study.traces._tiling import Piece, segments_without_span, tiled
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import BILLIONTHS, MetricUnit
 
-__all__ = ["read_otlp"]
+__all__ = ["read_otlp", "requests_in"]
 
 _SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
 _METRICS: Final[Mapping[str, str]] = {
@@ -74,12 +83,11 @@ _LACKS_OF_LATSPAN: Final = (
     "segments without a span, such as retry and consumer, have their time but not their place",
     "segments of no length are missing",
 )
-_LACKS_OF_OTHERS: Final = (
-    "calls of other instrumentations have no segments and no time to the first token"
-)
 
 
-def read_otlp(path: str | os.PathLike[str]) -> Imported:
+def read_otlp(
+    path: str | os.PathLike[str], *, service: str | None = None, route: str | None = None
+) -> Imported:
     """
     Return the requests, calls and stages in a file of the Collector's file exporter.
 
@@ -87,19 +95,40 @@ def read_otlp(path: str | os.PathLike[str]) -> Imported:
 
     Args:
         path: The file: OTLP/JSON, one message per line, or one message as a document.
+        service: See :func:`requests_in`.
+        route: See :func:`requests_in`.
 
     Raises:
         OSError: The file cannot be read.
         RecordingError: The file is not OTLP/JSON.
     """
-    spans = read_spans(Path(path))
+    return requests_in(read_spans(Path(path)), service=service, route=route)
+
+
+def requests_in(
+    spans: SpanFile, *, service: str | None = None, route: str | None = None
+) -> Imported:
+    """
+    Return the requests, calls and stages of some spans.
+
+    Args:
+        spans: The spans.
+        service: Service whose records are returned; spans of the others only add evidence. All
+            services if not given.
+        route: Route of the records; all routes if not given.
+    """
     trees = _Trees(spans)
-    records = tuple(trees.records())
+    kept = [
+        (row, record)
+        for row, record in trees.records()
+        if (service is None or row.service == service)
+        and (route is None or record.attributes.get("route") == route)
+    ]
+    dialects = {row.dialect for row, _ in kept}
     lacks: list[str] = []
-    if any(unit.is_latspans for unit in trees.units):
+    if Dialect.LATSPAN in dialects:
         lacks += _LACKS_OF_LATSPAN
-    if any(not unit.is_latspans for unit in trees.units):
-        lacks.append(_LACKS_OF_OTHERS)
+    lacks += [lack for dialect, lack in LACKS.items() if dialect in dialects]
     skipped: list[str] = []
     if spans.cut_lines:
         skipped.append(f"{count(spans.cut_lines, 'line')} cannot be read")
@@ -109,7 +138,7 @@ def read_otlp(path: str | os.PathLike[str]) -> Imported:
         )
     if spans.others:
         skipped.append(f"{count(spans.others, 'span')} of no request or call not used")
-    return Imported("otlp", records, tuple(lacks), tuple(skipped))
+    return Imported("otlp", tuple(record for _, record in kept), tuple(lacks), tuple(skipped))
 
 
 class _Trees:
@@ -124,14 +153,24 @@ class _Trees:
 
     def __init__(self, spans: SpanFile) -> None:
         self._parents = spans.parents
+        self._routes = spans.routes
         rows = {(row.trace_id, row.span_id): row for row in spans.rows if not row.is_segment}
         self._units = rows
         self.nested = 0
-        for identity in list(rows):
-            if not rows[identity].is_latspans and self._is_inside_call(identity):
-                del rows[identity]
+        self._servers: dict[tuple[int, int], SpanRow] = {}
+        for identity, row in list(rows.items()):
+            call = None if row.is_latspans else self._call_above(identity)
+            if call is None:
+                continue
+            del rows[identity]
+            if row.dialect is Dialect.MODEL_SERVER:
+                known = self._servers.get(call)
+                # The last attempt is the one that was answered.
+                if known is None or known.start_ns < row.start_ns:
+                    self._servers[call] = row
+            else:
                 self.nested += 1
-        self.units = sorted(rows.values(), key=lambda row: row.end_ns)
+        self.units = sorted(rows.values(), key=self._place)
         scopes = [row for row in self.units if _kind(row) in _SCOPES]
         self._numbers = {
             (row.trace_id, row.span_id): number for number, row in enumerate(scopes, 1)
@@ -147,10 +186,20 @@ class _Trees:
             if above is not None:
                 self._inside[above].append(row)
 
-    def records(self) -> Iterator[RequestRecord]:
-        """Yield one record per unit, in the order of their ends."""
+    def records(self) -> Iterator[tuple[SpanRow, RequestRecord]]:
+        """Yield one record per unit with its span, in the order of their ends."""
         for row in self.units:
-            yield self._record(row)
+            yield row, self._record(row)
+
+    def _place(self, row: SpanRow) -> tuple[int, int]:
+        """Return the place of a unit: before every unit that it is inside of."""
+        # Each span has a clock reading of its own, so a call may seem to end after its request.
+        end_ns, depth = row.end_ns, 0
+        above = self._unit_above((row.trace_id, row.span_id))
+        while above is not None:
+            end_ns, depth = min(end_ns, self._units[above].end_ns), depth + 1
+            above = self._unit_above(above)
+        return end_ns, -depth
 
     def _unit_above(self, identity: tuple[int, int]) -> tuple[int, int] | None:
         """Return the nearest unit that a span is inside of."""
@@ -168,17 +217,38 @@ class _Trees:
                 yield self._numbers[above]
             above = self._unit_above(above)
 
-    def _is_inside_call(self, identity: tuple[int, int]) -> bool:
+    def _call_above(self, identity: tuple[int, int]) -> tuple[int, int] | None:
+        """Return the call that a span is directly inside of."""
         above = self._unit_above(identity)
-        return above is not None and _kind(self._units[above]) is Kind.CALL
+        if above is None or _kind(self._units[above]) is not Kind.CALL:
+            return None
+        return above
+
+    def _route_above(self, identity: tuple[int, int] | None) -> str | None:
+        """Return the route of the nearest served request that a span is inside of."""
+        while identity is not None and identity not in self._routes:
+            parent = self._parents.get(identity)
+            identity = None if parent is None else (identity[0], parent)
+        return None if identity is None else self._routes[identity]
 
     def _record(self, row: SpanRow) -> RequestRecord:
         identity = row.trace_id, row.span_id
         kind = _kind(row)
+        server = self._servers.get(identity)
         pieces = self._pieces_of(row)
         segments = tuple(each.segment for each in pieces)
         own = tuple(each.segment for each in pieces if each.is_own)
-        metrics = _metrics(row)
+        gaps = chunk_gaps(row)
+        metrics = {**_metrics(row), **server_metrics(row)}
+        if gaps:
+            metrics["chunk_gap_max"] = max(gaps, key=lambda gap: gap.value)
+        attributes = _attributes(row)
+        route = self._route_above(identity)
+        if route is not None:
+            attributes.setdefault("route", route)
+        tokens = _tokens(row)
+        if server is not None and tokens == UNKNOWN_TOKENS:
+            tokens = _tokens(server)
         scopes = list(self._scopes_above(identity))
         number = self._numbers.get(identity, 0)
         return RequestRecord(
@@ -191,8 +261,9 @@ class _Trees:
             segments=segments,
             reports=own if kind in _SCOPES else None,
             metrics=metrics,
-            tokens=_tokens(row),
-            attributes=_attributes(row),
+            chunk_gaps=gaps,
+            tokens=tokens,
+            attributes=attributes,
             details=_details(row),
             trace_id=row.trace_id,
             span_id=row.span_id,
@@ -204,6 +275,11 @@ class _Trees:
 
     def _pieces_of(self, row: SpanRow) -> tuple[Piece, ...]:
         """Return the pieces that tile a unit."""
+        if row.dialect is Dialect.MODEL_SERVER:
+            return server_pieces(row)
+        server = self._servers.get((row.trace_id, row.span_id))
+        if not row.is_latspans:
+            return with_server(call_pieces(row), server, is_latspans=False)
         own = [
             Piece(
                 str(each.attributes[semconv.LATSPAN_SEGMENT]),
@@ -216,7 +292,8 @@ class _Trees:
         duration_ns = row.end_ns - row.start_ns
         kind = _kind(row)
         if kind not in _SCOPES:
-            return tiled(own, duration_ns, segments_without_span(row.attributes))
+            tiles = tiled(own, duration_ns, segments_without_span(row.attributes))
+            return with_server(tiles, server, is_latspans=True)
         pieces = [*own, *self._inside_of(row)]
         if kind is Kind.STAGE:
             # A stage is measured as a whole; only its inside has no spans.

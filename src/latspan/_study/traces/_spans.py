@@ -1,35 +1,36 @@
 """
-Spans in OTLP/JSON: lines that the Collector's file exporter writes, one message per line.
+Spans in OTLP/JSON: lines of the Collector's file exporter, or the answer of a backend.
 
-A span is kept if a record can follow from it: spans of latspan, and inference spans of the GenAI
-conventions. Of every other span only its parent is kept, because an application's span may stand
-between a request and its call.
+A span is kept if a record can follow from it: spans of latspan, and inference spans of other
+instrumentations. Of every other span only its parent and its route are kept, because an
+application's span may stand between a request and its call.
 
 Source: OpenTelemetry, OTLP specification, "JSON Protobuf Encoding": identifiers are hexadecimal,
-64-bit integers are decimal strings, enumerations are integers.
+64-bit integers are decimal strings, enumerations are integers. Tempo answers in the JSON of
+Protocol Buffers instead, where identifiers are in base64 and enumerations are names.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
+from latspan._study.traces._dialects import Dialect, Event, inference_of
 from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 
-__all__ = ["SpanFile", "SpanRow", "read_spans", "seconds_as_ns"]
+__all__ = ["SpanFile", "SpanRow", "read_spans", "seconds_as_ns", "spans_of"]
 
 _SERVER: Final = (2, "SPAN_KIND_SERVER")
 _FAILED: Final = (2, "STATUS_CODE_ERROR")
-_INFERENCES: Final = frozenset(
-    {"chat", "text_completion", "generate_content", "embeddings", "completion"}
-)
-"""Operations of the conventions that are one call of a model."""
-
+_SERVICE_NAME: Final = "service.name"
+_HTTP_ROUTE: Final = "http.route"
+_EMPTY: Final[Mapping[str, Any]] = {}
 _LONGEST_S: Final = 10.0**9
 """Longest time that an attribute can state, in seconds: 31 years."""
 
@@ -52,7 +53,10 @@ class SpanRow(NamedTuple):
         start_ns: Unix time of its start, in nanoseconds.
         end_ns: Unix time of its end, in nanoseconds.
         failed: Whether its status is an error.
-        attributes: Its attributes, without nested ones.
+        attributes: Its attributes, without nested ones, under the names of the conventions.
+        service: Name of the service that it is of, empty if unknown.
+        dialect: Instrumentation that wrote it.
+        chunks_ns: Unix times of the arrival of chunks, in nanoseconds, if it has them.
     """
 
     trace_id: int
@@ -63,6 +67,9 @@ class SpanRow(NamedTuple):
     end_ns: int
     failed: bool
     attributes: Mapping[str, Any]
+    service: str = ""
+    dialect: Dialect = Dialect.LATSPAN
+    chunks_ns: tuple[int, ...] = ()
 
     @property
     def is_latspans(self) -> bool:
@@ -83,12 +90,14 @@ class SpanFile:
     Args:
         rows: Spans that a record can follow from.
         parents: Parent of every span, by trace and span; absent for a root.
+        routes: Route of each span that serves an HTTP request, by trace and span.
         others: Number of spans that no record follows from.
         cut_lines: Number of lines that are not complete.
     """
 
     rows: list[SpanRow] = field(default_factory=list[SpanRow])
     parents: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    routes: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     others: int = 0
     cut_lines: int = 0
 
@@ -105,17 +114,38 @@ def read_spans(path: Path) -> SpanFile:
         RecordingError: The file is not OTLP/JSON.
     """
     spans = SpanFile()
+    _fill(spans, _messages(path, spans), str(path), _HINT)
+    return spans
+
+
+def spans_of(messages: Iterable[Mapping[str, Any]], origin: str, *, hint: str) -> SpanFile:
+    """
+    Return the spans of some messages.
+
+    Args:
+        messages: OTLP messages with ``resourceSpans``, as JSON.
+        origin: Name of the backend that they come from, for an error.
+        hint: How to mend an error.
+
+    Raises:
+        RecordingError: A message is not OTLP/JSON.
+    """
+    spans = SpanFile()
+    _fill(spans, messages, origin, hint)
+    return spans
+
+
+def _fill(spans: SpanFile, messages: Iterable[Mapping[str, Any]], origin: str, hint: str) -> None:
     seen: set[tuple[int, int]] = set()
-    for message in _messages(path, spans):
+    for message in messages:
         try:
-            for span in _spans_of(message):
-                _add(spans, span, seen)
+            for span, service in _spans_of(message):
+                _add(spans, span, service, seen)
         except _UNREADABLE as error:
             raise RecordingError(
-                f"{path} has a span that is not OTLP/JSON: {type(error).__name__}", hint=_HINT
+                f"{origin} has a span that is not OTLP/JSON: {type(error).__name__}", hint=hint
             ) from error
     _break_cycles(spans.parents)
-    return spans
 
 
 def _break_cycles(parents: dict[tuple[int, int], int]) -> None:
@@ -177,14 +207,20 @@ def _message(text: bytes) -> Mapping[str, Any] | None:
     return found if known & found.keys() else None
 
 
-def _spans_of(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for resource in message.get("resourceSpans", ()):
-        for scope in resource.get("scopeSpans", ()):
-            yield from scope.get("spans", ())
+def _spans_of(message: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield each span with the name of its service."""
+    for resource in message.get("resourceSpans") or ():
+        about = _plain((resource.get("resource") or _EMPTY).get("attributes") or ())
+        service = str(about.get(_SERVICE_NAME, ""))
+        for scope in resource.get("scopeSpans") or ():
+            for span in scope.get("spans") or ():
+                yield span, service
 
 
-def _add(spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]]) -> None:
-    trace_id, span_id = int(span["traceId"], 16), int(span["spanId"], 16)
+def _add(
+    spans: SpanFile, span: Mapping[str, Any], service: str, seen: set[tuple[int, int]]
+) -> None:
+    trace_id, span_id = _id(span["traceId"], 16), _id(span["spanId"], 8)
     identity = trace_id, span_id
     if identity in seen:
         # A batch that was sent again after its acknowledgement was lost.
@@ -192,26 +228,53 @@ def _add(spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]]) -
     seen.add(identity)
     parent = span.get("parentSpanId")
     if parent:
-        spans.parents[identity] = int(parent, 16)
-    attributes = _plain(span.get("attributes", ()))
-    is_latspans = attributes.keys() & {semconv.LATSPAN_KIND, semconv.LATSPAN_SEGMENT}
-    if not is_latspans and str(attributes.get(semconv.GEN_AI_OPERATION_NAME)) not in _INFERENCES:
-        spans.others += 1
-        return
+        spans.parents[identity] = _id(parent, 8)
+    attributes = _plain(span.get("attributes") or ())
+    is_server = span.get("kind") in _SERVER
+    if is_server and _HTTP_ROUTE in attributes:
+        spans.routes[identity] = str(attributes[_HTTP_ROUTE])
     start_ns = int(span["startTimeUnixNano"])
+    dialect, chunks_ns = Dialect.LATSPAN, ()
+    if not attributes.keys() & {semconv.LATSPAN_KIND, semconv.LATSPAN_SEGMENT}:
+        inference = inference_of(attributes, _events(span), start_ns)
+        if inference is None:
+            spans.others += 1
+            return
+        dialect, attributes, chunks_ns = inference
     spans.rows.append(
         SpanRow(
             trace_id,
             span_id,
             str(span.get("name", "")),
-            span.get("kind") in _SERVER,
+            is_server,
             start_ns,
             # A clock that was set back ends a span before its start.
             max(start_ns, int(span["endTimeUnixNano"])),
-            span.get("status", {}).get("code") in _FAILED,
+            (span.get("status") or _EMPTY).get("code") in _FAILED,
             attributes,
+            service,
+            dialect,
+            chunks_ns,
         )
     )
+
+
+def _id(text: str, size: int) -> int:
+    """Return an identifier of ``size`` bytes, in hexadecimal or in base64."""
+    if len(text) == -(-size // 3) * 4:
+        return int.from_bytes(base64.b64decode(text, validate=True))
+    return int(text, 16)
+
+
+def _events(span: Mapping[str, Any]) -> list[Event]:
+    return [
+        Event(
+            str(event.get("name", "")),
+            int(event.get("timeUnixNano", 0)),
+            _plain(event.get("attributes") or ()),
+        )
+        for event in span.get("events") or ()
+    ]
 
 
 def seconds_as_ns(value: object) -> int | None:
@@ -236,5 +299,5 @@ def _value(value: Mapping[str, Any]) -> object:
         if form == "doubleValue":
             return float(held)
         if form == "arrayValue":
-            return [_value(each) for each in held.get("values", ())]
+            return [_value(each) for each in held.get("values") or ()]
     return None

@@ -159,7 +159,7 @@ OFFICIAL: Final = {
 }
 
 
-def test_a_span_of_another_instrumentation_is_a_call_without_segments(tmp_path: Path) -> None:
+def test_a_span_of_another_instrumentation_is_a_call_with_two_segments(tmp_path: Path) -> None:
     """Its duration, tokens and time to the first chunk are known; content is left out."""
     imported = read_otlp(file_of(tmp_path, span(1, OFFICIAL)))
     (record,) = imported.records
@@ -167,7 +167,10 @@ def test_a_span_of_another_instrumentation_is_a_call_without_segments(tmp_path: 
     assert record.kind is Kind.CALL
     assert record.side is Side.CLIENT
     assert record.outcome is Outcome.COMPLETED
-    assert record.segments == (Segment("unattributed", 0, 2_000_000_000, Source.UNKNOWN),)
+    assert record.segments == (
+        Segment("server_wait", 0, 250_000_000, Source.UNKNOWN),
+        Segment("decode", 250_000_000, 2_000_000_000, Source.ESTIMATED),
+    )
     assert {name: value.value for name, value in record.metrics.items()} == {
         "duration": 2_000_000_000,
         "time_to_first_chunk": 250_000_000,
@@ -176,7 +179,11 @@ def test_a_span_of_another_instrumentation_is_a_call_without_segments(tmp_path: 
     assert record.attributes == {"model": "m", "provider": "openai"}
     assert record.details == {"gen_ai.operation.name": "chat", "gen_ai.response.id": "id-1"}
     assert imported.lacks == (
-        "calls of other instrumentations have no segments and no time to the first token",
+        (
+            "calls of the GenAI conventions have no segments, so the time before the first chunk"
+            " is server_wait as a whole, with connecting and retries; they have no time to the"
+            " first token and no chunk gaps"
+        ),
     )
 
 
