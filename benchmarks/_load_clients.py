@@ -46,7 +46,7 @@ async def _with_latspan(url: str, requests: int, in_flight: int) -> float:
 
     client = ChatClient(Endpoint.from_url(url), "m")
     taken = await _send(lambda: client.ask(_BODY, 60), requests, in_flight)
-    client.close()
+    await client.close()
     return taken
 
 
