@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
-
 from latspan._instrument import BodyTracker, error_type_of, open_call, outcome_of
 from latspan._instrument._outcomes import is_error
 from latspan._load._answer import Answer
-from latspan._load._http import body_of, cause_of, open_session, target
+from latspan._load._http import CONNECTION_FAILED, body_of, cause_of, open_session, target
 from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
 
 if TYPE_CHECKING:
+    import aiohttp
+
     from latspan._load._endpoint import Endpoint
     from latspan._operations import ModelCall
 
@@ -86,7 +86,7 @@ class ChatClient:
         """Send a request, on a new connection if an old one turns out to be closed."""
         try:
             return await self._sent(self._session, call, body)
-        except aiohttp.ClientConnectionError:
+        except CONNECTION_FAILED:
             # RFC 9112, section 9.3.1: a server may close an idle connection at any time. A request
             # that it met without a response is sent again, as curl does. aiohttp does so too, but
             # not for POST.

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from latspan._load._answer import Answer
 from latspan._load._chat_client import ChatClient
 from latspan._load._endpoint import Endpoint, HttpAnswer
-from latspan._load._http import CUT_SHORT, list_models
+from latspan._load._http import CUT_SHORT, list_models, text_of
 from latspan._load._prompts import Prompt, PromptSet
 from latspan._segments import Outcome
 from latspan._shown import foreign
@@ -231,7 +231,7 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
         )
     if error is not None:
         return MeasurementError(
-            f"{endpoint.url} did not send an HTTP response: {foreign(str(error))}",
+            f"{endpoint.url} did not send an HTTP response: {foreign(text_of(error))}",
             hint="check the address and the port",
         )
     return MeasurementError(

@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("aiohttp", extra="study") from error
 
 __all__ = [
+    "CONNECTION_FAILED",
     "CUT_SHORT",
     "body_of",
     "cause_of",
@@ -31,7 +32,11 @@ __all__ = [
     "list_models",
     "open_session",
     "target",
+    "text_of",
 ]
+
+CONNECTION_FAILED: Final = aiohttp.ClientConnectionError
+"""Exception of a connection that could not be opened, or failed before the response began."""
 
 CUT_SHORT: Final = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError)
 """Exceptions of a connection that the server closed before its response was complete."""
@@ -115,6 +120,13 @@ def cause_of(error: BaseException) -> BaseException:
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error
     return error
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, without the bytes of a response that aiohttp may quote."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.message.partition("\n")[0].rstrip(":")
+    return str(error)
 
 
 async def list_models(endpoint: Endpoint, timeout_s: float) -> HttpAnswer:
