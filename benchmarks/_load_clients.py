@@ -43,10 +43,13 @@ async def _send(ask: Ask, requests: int, in_flight: int) -> float:
 async def _with_latspan(url: str, requests: int, in_flight: int) -> float:
     from latspan._load._chat_client import ChatClient
     from latspan._load._endpoint import Endpoint
+    from latspan._load._http import instrument_client
 
-    client = ChatClient(Endpoint.from_url(url), "m")
+    endpoint = Endpoint.from_url(url)
+    instrument_client(endpoint)
+    client = ChatClient(endpoint, "m")
     taken = await _send(lambda: client.ask(_BODY, 60), requests, in_flight)
-    client.close()
+    await client.close()
     return taken
 
 
@@ -80,7 +83,7 @@ async def _with_httpx2(url: str, requests: int, in_flight: int) -> float:
 
 
 def _main(client: str, url: str, requests: str, in_flight: str, folder: str) -> None:
-    recorded = client in {"latspan", "aiohttp recorded"}
+    recorded = client == "latspan"
     if recorded:
         import latspan
 
@@ -91,12 +94,9 @@ def _main(client: str, url: str, requests: str, in_flight: str, folder: str) -> 
             keep_records=0,
             watch_event_loop=False,
         )
-        if client != "latspan":
-            latspan.auto_instrument()
     clients = {
         "latspan": _with_latspan,
         "aiohttp": _with_aiohttp,
-        "aiohttp recorded": _with_aiohttp,
         "httpx2": _with_httpx2,
     }
     taken = asyncio.run(clients[client](url, int(requests), int(in_flight)))

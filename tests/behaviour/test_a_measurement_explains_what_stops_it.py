@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import socketserver
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -83,6 +88,103 @@ def test_a_refused_connection_is_explained(tmp_path: Path) -> None:
         done = measure(f"http://127.0.0.1:{port}/v1", tmp_path / "r", "--model", "m")
     assert done.code == 2
     assert f"error: nothing listens at 127.0.0.1:{port}\nhint: start the server" in done.errors
+
+
+@contextmanager
+def _answering(response: bytes) -> Generator[int]:
+    """Answer every request with these bytes, close its connection, and yield the port."""
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.request.sendall(response)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "response", "message", "hint"),
+    [
+        (
+            "http",
+            b"SSH-2.0-OpenSSH_9.9\r\n",
+            "did not send an HTTP response: Bad status line",
+            "port",
+        ),
+        (
+            "http",
+            b"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",
+            "redirects to another address (status 301)",
+            "use the address that it redirects to",
+        ),
+        (
+            "http",
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab",
+            "a response without a token",
+            "OpenAI-compatible",
+        ),
+        (
+            "http",
+            b"",
+            "closed the connection before its response was complete",
+            "log of the server",
+        ),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "no TLS connection to", "use http://"),
+    ],
+)
+def test_an_answer_that_is_not_of_such_an_api_is_explained(
+    tmp_path: Path, scheme: str, response: bytes, message: str, hint: str
+) -> None:
+    """Whatever listens at the port; none of its bytes are shown."""
+    with _answering(response) as port:
+        done = measure(f"{scheme}://127.0.0.1:{port}/v1", tmp_path / "r", "--model", "m")
+    errors = [line for line in done.errors.splitlines() if line.startswith(("error:", "hint:"))]
+    assert done.code == 2
+    assert message in errors[0]
+    assert hint in errors[1]
+    assert "OpenSSH" not in done.errors
+
+
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    """Requests are sent with aiohttp, which the base installation does not have."""
+    (tmp_path / "aiohttp.py").write_text("raise ModuleNotFoundError(name='aiohttp')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = measure("http://127.0.0.1:9/v1", tmp_path / "r", "--model", "m", PYTHONPATH=path)
+    assert done.code == 2
+    assert (
+        "error: the package 'aiohttp' is not installed\nhint: pip install 'latspan[study]'"
+        in done.errors
+    )
+    assert not done.folder.exists()
+
+
+def test_an_endpoint_that_is_excluded_from_tracing_is_explained(tmp_path: Path) -> None:
+    """Its requests would be sent and not recorded."""
+    with ScriptedServer(Script.chat(tokens=2)) as server:
+        done = measure(
+            server.base_url, tmp_path / "r", "--model", "m", OTEL_PYTHON_EXCLUDED_URLS="completions"
+        )
+        served = server.served_requests()
+    assert done.code == 2
+    assert "hint: unset OTEL_PYTHON_EXCLUDED_URLS" in done.errors
+    assert not served
+
+
+def test_disabled_instrumentations_do_not_disable_the_recording(tmp_path: Path) -> None:
+    """The variable is about the application's clients."""
+    with ScriptedServer(Script.chat(tokens=2, prefill_ms=1, gap_ms=1)) as server:
+        done = measure(
+            server.base_url, tmp_path / "r", "--model", "m", "--requests", "2",
+            LATSPAN_DISABLED_INSTRUMENTATIONS="*",
+        )  # fmt: skip
+    assert len(list(done.recording.records("call"))) >= 3
 
 
 def test_the_only_model_of_an_endpoint_is_used(tmp_path: Path) -> None:

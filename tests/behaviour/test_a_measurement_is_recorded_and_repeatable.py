@@ -180,7 +180,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, number: signal.Sig
     document = json.loads(out)
     (step,) = document["steps"]
     assert document["interrupted"] is True
-    assert "cut_short" in {each["name"] for each in step["findings"]}
+    assert "cut_short" in {each["name"] for each in step["caveats"]}
     assert step["measured"] >= 10
     assert step["intended"] == step["measured"] + step["unsent"] + step["cut"]
 

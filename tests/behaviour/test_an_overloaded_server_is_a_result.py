@@ -57,7 +57,7 @@ def test_requests_queue_at_a_rate_that_the_server_cannot_take(tmp_path: Path) ->
     # in which the server notices that its slot is free.
     assert median(growth) == pytest.approx(0.05, abs=0.008)
     assert durations[-1] == pytest.approx(0.1 + 59 * median(growth), rel=0.15)
-    assert "not_stationary" in {each["name"] for each in done.step["findings"]}
+    assert "not_stationary" in {each["name"] for each in done.step["caveats"]}
 
 
 def test_a_closed_loop_hides_the_queue_and_is_labelled(tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_a_starved_generator_is_invalid_and_not_slow(tmp_path: Path) -> None:
             under=("nice", "-n", "19", "taskset", "-c", str(processor)),
         )  # fmt: skip
     assert done.code == 4, done.errors
-    reasons = {each["name"] for each in done.step["findings"] if each["invalidates"]}
+    reasons = {each["name"] for each in done.step["caveats"] if each["invalidates"]}
     assert reasons & {"dispatch_lag", "loop_lag"}
     assert done.step["targets"][0]["verdict"] is None

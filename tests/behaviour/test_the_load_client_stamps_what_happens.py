@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,6 +16,7 @@ from latspan._load._endpoint import Endpoint
 from latspan._wire import DONE, encode_event
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, capture
+from latspan_aiohttp import AiohttpInstrumentor
 from support.tls import CERTIFICATE, server_context
 
 _BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a"}]}).encode()
@@ -74,6 +75,15 @@ async def _server(serve: _Serve, tls: ssl.SSLContext | None = None) -> AsyncGene
         server.close()
 
 
+@pytest.fixture(autouse=True)
+def instrumented() -> Generator[None]:
+    """Instrument aiohttp, as ``latspan measure`` does."""
+    instrumentor = AiohttpInstrumentor()
+    instrumentor.instrument()
+    yield
+    instrumentor.uninstrument()
+
+
 def _calls(captured: Captured) -> list[RequestRecord]:
     return [record for record in captured.records if record.kind is Kind.CALL]
 
@@ -92,7 +102,7 @@ async def test_a_connection_is_reused_and_stamped() -> None:
         async with _server(serve) as url:
             client = ChatClient(Endpoint.from_url(url), "m")
             answers = [await client.ask(_BODY, 10) for _ in range(2)]
-            client.close()
+            await client.close()
     assert [answer.outcome for answer in answers] == [Outcome.COMPLETED] * 2
     assert all(answer.first_token_ns for answer in answers)
     first, second = ({each.name for each in call.segments} for call in _calls(captured))
@@ -118,7 +128,7 @@ async def test_a_request_that_met_a_closed_connection_is_sent_again() -> None:
         async with _server(serve) as url:
             client = ChatClient(Endpoint.from_url(url), "m")
             answers = [await client.ask(_BODY, 10) for _ in range(2)]
-            client.close()
+            await client.close()
     assert [answer.outcome for answer in answers] == [Outcome.COMPLETED] * 2
     assert requests == [0, 0, 1]
     assert "retry" in {each.name for each in _calls(captured)[1].segments}
@@ -136,7 +146,7 @@ async def test_a_new_connection_that_is_closed_is_an_error() -> None:
         async with _server(serve) as url:
             client = ChatClient(Endpoint.from_url(url), "m")
             answer = await client.ask(_BODY, 10)
-            client.close()
+            await client.close()
     assert answer.outcome is Outcome.ERROR
     (call,) = _calls(captured)
     assert call.outcome is Outcome.ERROR
@@ -155,7 +165,7 @@ async def test_a_cut_stream_is_an_error() -> None:
         async with _server(serve) as url:
             client = ChatClient(Endpoint.from_url(url), "m")
             answer = await client.ask(_BODY, 10)
-            client.close()
+            await client.close()
     assert answer.outcome is Outcome.ERROR
     assert answer.first_token_ns is not None
 
@@ -177,7 +187,7 @@ async def test_new_connections_can_be_required() -> None:
             client = ChatClient(Endpoint.from_url(url), "m", reuse_connections=False)
             for _ in range(3):
                 await client.ask(_BODY, 10)
-            client.close()
+            await client.close()
     assert numbers == [0, 1, 2]
 
 
@@ -197,7 +207,7 @@ async def test_a_long_request_is_sent_when_the_kernel_has_all_of_it() -> None:
         async with _server(serve) as url:
             client = ChatClient(Endpoint.from_url(url), "m")
             answer = await client.ask(body, 30)
-            client.close()
+            await client.close()
     assert answer.outcome is Outcome.COMPLETED
     (call,) = _calls(captured)
     assert "send" in {each.name for each in call.segments}
@@ -218,11 +228,11 @@ async def test_tls_is_verified_and_stamped(
         async with _server(serve, server_context()) as url:
             client = ChatClient(Endpoint.from_url(url), "m")
             refused = await client.ask(_BODY, 10)
-            client.close()
+            await client.close()
             monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
             client = ChatClient(Endpoint.from_url(url), "m")
             trusted = await client.ask(_BODY, 10)
-            client.close()
+            await client.close()
     assert isinstance(refused.error, ssl.SSLCertVerificationError)
     assert trusted.outcome is Outcome.COMPLETED
     assert "tls" in {each.name for each in _calls(captured)[1].segments}
@@ -245,7 +255,7 @@ async def test_a_time_limit_is_a_timeout_and_closes_the_connection() -> None:
             client = ChatClient(Endpoint.from_url(url), "m")
             answer = await client.ask(_BODY, 0.05)
             await closed.wait()
-            client.close()
+            await client.close()
     assert answer.outcome is Outcome.TIMEOUT
     (call,) = _calls(captured)
     assert call.outcome is Outcome.TIMEOUT

@@ -79,7 +79,7 @@ def when_valid(take: Callable[[int], Measured]) -> Measured:
     """
     for attempt in range(_ATTEMPTS):
         done = take(attempt)
-        names = {each["name"] for step in done.document["steps"] for each in step["findings"]}
+        names = {each["name"] for step in done.document["steps"] for each in step["caveats"]}
         if not names & _DISTURBED:
             return done
     pytest.skip("other programs disturbed the load generator each time")

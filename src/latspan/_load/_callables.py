@@ -155,7 +155,7 @@ class CallableSender:
             ) from answer.error
         return answer
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let threads that still run end by themselves."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

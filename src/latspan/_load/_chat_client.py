@@ -2,31 +2,26 @@
 Client of an OpenAI-compatible endpoint that sends streamed chats, each recorded as one call.
 
 A call is opened before the connection, so that a refused connection or a status of 500 is a call
-with an outcome. What follows is recorded by the code that records HTTP clients in production: an
-exchange for the attempt, and a body tracker for the stream.
+with an outcome. Inside it, ``latspan_aiohttp`` records the attempts, as it does for an application
+in production. The body of a response that belongs to a call is its caller's to record, so a body
+tracker records each read here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from latspan._instrument import (
-    BodyTracker,
-    Exchange,
-    SentRequest,
-    error_type_of,
-    open_call,
-    outcome_of,
-)
+from latspan._instrument import BodyTracker, error_type_of, open_call, outcome_of
 from latspan._instrument._outcomes import is_error
 from latspan._load._answer import Answer
-from latspan._load._connections import Connection, ConnectionPool
-from latspan._segments import Outcome, SegmentName
+from latspan._load._http import CONNECTION_FAILED, body_of, cause_of, open_session, target
+from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
 
 if TYPE_CHECKING:
+    import aiohttp
+
     from latspan._load._endpoint import Endpoint
     from latspan._operations import ModelCall
 
@@ -35,12 +30,12 @@ __all__ = ["ChatClient"]
 _LONGEST_ERROR: Final = 4_000
 """Maximum number of bytes kept of the body of an error."""
 
-_OFF: Final = "latspan is off, so nothing would be recorded"
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 class ChatClient:
     """
-    Client of one endpoint.
+    Client of one endpoint, on the running event loop. aiohttp must be instrumented.
 
     Args:
         endpoint: Address and key of the endpoint.
@@ -49,13 +44,11 @@ class ChatClient:
     """
 
     def __init__(self, endpoint: Endpoint, model: str, *, reuse_connections: bool = True) -> None:
-        self._endpoint = endpoint
         self._model = model
         self._server = (endpoint.host, endpoint.port)
-        self._pool = ConnectionPool(
-            endpoint.host, endpoint.port, tls=endpoint.tls(), reuse=reuse_connections
-        )
-        self._head = endpoint.request_head("POST", endpoint.chat_path)
+        self._url = target(endpoint.chat_url)
+        self._session = open_session(endpoint, reuse_connections=reuse_connections)
+        self._new_connections = open_session(endpoint, reuse_connections=False)
 
     async def ask(self, body: bytes, timeout_s: float | None = None) -> Answer:
         """
@@ -77,162 +70,94 @@ class ChatClient:
             streamed=True,
         )
         if call is None:
-            raise RuntimeError(_OFF)
-        response = _Response(call)
+            raise RuntimeError("latspan is off, so nothing would be recorded")
+        chat = _Chat(call)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._exchange(call, body, response)
+                await chat.read(await self._response(call, body))
         except asyncio.CancelledError as error:
-            response.give_up(error)
+            chat.failed(error)
             raise
         except Exception as error:  # noqa: BLE001 - whatever happened is the outcome of the call
-            response.give_up(error)
-        return response.answer()
+            chat.failed(cause_of(error))
+        return chat.answer()
 
-    async def _exchange(self, call: ModelCall, body: bytes, response: _Response) -> None:
+    async def _response(self, call: ModelCall, body: bytes) -> aiohttp.ClientResponse:
         """Send a request, on a new connection if an old one turns out to be closed."""
-        exchange = self._begun(call, body)
-        response.exchange = exchange
-        request = self._request(exchange, body)
-        for is_last in (False, True):
-            connection = await self._pool.connection(exchange.attempt, call.now, fresh=is_last)
-            response.connection = connection
-            exchange.attempt.phase = SegmentName.SEND
-            response.done = asyncio.get_running_loop().create_future()
-            connection.send(request, response)
-            try:
-                await response.done
-            except ConnectionError as error:
-                # RFC 9112, section 9.3.1: a server may close an idle connection at any time. A
-                # request that it met without a response is sent again, as curl does.
-                if is_last or response.begun or not connection.is_reused:
-                    raise
-                exchange.attempt_failed(error)
-                exchange.try_again()
-            else:
-                return
+        try:
+            return await self._sent(self._session, call, body)
+        except CONNECTION_FAILED:
+            # RFC 9112, section 9.3.1: a server may close an idle connection at any time. A request
+            # that it met without a response is sent again, as curl does. aiohttp does so too, but
+            # not for POST.
+            if not (call.attempts and call.attempts[-1].reused):
+                raise
+        return await self._sent(self._new_connections, call, body)
 
-    def _begun(self, call: ModelCall, body: bytes) -> Exchange:
-        endpoint = self._endpoint
+    async def _sent(
+        self, session: aiohttp.ClientSession, call: ModelCall, body: bytes
+    ) -> aiohttp.ClientResponse:
         with call.active():
-            exchange = Exchange.begin(
-                SentRequest(
-                    request=None,
-                    method="POST",
-                    scheme=endpoint.scheme,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    path=endpoint.chat_path,
-                    body=body,
-                )
+            return await session.post(
+                self._url, data=body_of(body), headers=_JSON, allow_redirects=False
             )
-        if exchange is None:
-            raise RuntimeError(_OFF)
-        return exchange
 
-    def _request(self, exchange: Exchange, body: bytes) -> bytes:
-        trace = "".join(f"{name}: {value}\r\n" for name, value in exchange.trace_context())
-        return b"%sContent-Length: %d\r\n%s\r\n%s" % (
-            self._head,
-            len(body),
-            trace.encode("latin-1"),
-            body,
-        )
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close every connection."""
-        self._pool.close()
+        await self._session.close()
+        await self._new_connections.close()
 
 
-class _Response:
+class _Chat:
     """
-    One response, passed on to the call that it belongs to.
+    One chat, from its response to the end of its call.
 
     Args:
         call: The call.
     """
 
-    __slots__ = (
-        "_call",
-        "_error",
-        "_error_body",
-        "_last_ns",
-        "_stamps",
-        "_status",
-        "_tracker",
-        "connection",
-        "done",
-        "exchange",
-    )
+    __slots__ = ("_before_ns", "_call", "_error", "_error_body", "_stamps", "_status", "_tracker")
 
     def __init__(self, call: ModelCall) -> None:
         self._call = call
-        self.exchange: Exchange | None = None
-        self.connection: Connection | None = None
-        self.done: asyncio.Future[None] | None = None
         self._tracker: BodyTracker | None = None
         self._status: int | None = None
-        self._last_ns = 0
+        self._before_ns = 0
         self._stamps: list[int] = []
         self._error: BaseException | None = None
         self._error_body = b""
 
-    @property
-    def begun(self) -> bool:
-        """Whether the head of the response has arrived."""
-        return self._status is not None
-
-    def sent(self) -> None:
-        if self.exchange is not None:
-            attempt = self.exchange.attempt
-            attempt.sent_ns = self._call.now()
-            attempt.phase = SegmentName.SERVER_WAIT
-
-    def head_received(self, status: int, headers: Mapping[str, str]) -> None:
-        call, exchange = self._call, self.exchange
-        self._status = status
-        if exchange is not None:
-            self._last_ns = exchange.attempt.headers_ns = call.now()
-            exchange.response_received(status, headers, None)
-            call.returned()
-            self._tracker = BodyTracker(call, exchange.attempt, None)
-
-    def body_received(self, data: bytes) -> None:
-        if self._tracker is not None:
-            # The event loop reads whenever data arrives: a read begins when the last one returns.
-            self._tracker.read(self._last_ns, data)
-            self._last_ns = self._call.now()
-        if self._status is not None and is_error(self._status):
-            self._error_body = (self._error_body + data)[:_LONGEST_ERROR]
-
-    def ended(self) -> None:
+    async def read(self, response: aiohttp.ClientResponse) -> None:
+        """Read a response to its end, which ends the call."""
+        call, read = self._call, response.content.readany
+        call.returned()
+        self._status = response.status
+        self._tracker = tracker = BodyTracker(call, call.attempts[-1], None)
+        self._before_ns = call.now()
+        try:
+            while data := await read():
+                tracker.read(self._before_ns, data)
+                self._before_ns = call.now()
+                if is_error(response.status):
+                    self._error_body = (self._error_body + data)[:_LONGEST_ERROR]
+        except BaseException:
+            response.close()
+            raise
         self._keep_stamps()
-        if self._tracker is not None:
-            self._tracker.ended(self._last_ns)
-        if self.done is not None and not self.done.done():
-            self.done.set_result(None)
+        tracker.ended(self._before_ns)
 
-    def failed(self, error: Exception) -> None:
-        if self.done is not None and not self.done.done():
-            self.done.set_exception(error)
-
-    def give_up(self, error: BaseException) -> None:
-        """Close the connection and end the call with ``error``, unless the call has ended."""
+    def failed(self, error: BaseException) -> None:
+        """End the call with ``error``, unless it has ended."""
         call = self._call
         if call.finished:
             return
-        if self.connection is not None:
-            self.connection.abandon()
         self._error = error
         self._keep_stamps()
         if self._tracker is not None:
-            self._tracker.failed(self._last_ns, error)
+            self._tracker.failed(self._before_ns, error)
             return
-        done_ns = None
-        if self.exchange is not None:
-            self.exchange.failed(error)
-            # The call ends with its attempt: no client library does anything after it.
-            done_ns = self.exchange.attempt.end_ns
+        # The call ends with its attempt: the time that aiohttp then takes is not the server's.
+        done_ns = call.attempts[-1].end_ns if call.attempts else None
         call.end(outcome_of(error), done_ns=done_ns, error_type=error_type_of(error))
 
     def _keep_stamps(self) -> None:

@@ -1,8 +1,7 @@
-"""Address of an OpenAI-compatible endpoint: URL, credentials, TLS, and the list of its models."""
+"""Address of an OpenAI-compatible endpoint: URLs, credentials, TLS, and the list of its models."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import ssl
@@ -10,9 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
-from latspan._load._connections import Connection, ConnectionPool
 from latspan._shown import HIDDEN, address
-from latspan._timeline import Attempt
 from latspan._version import __version__
 from latspan.errors import ConfigError
 
@@ -73,9 +70,14 @@ class Endpoint:
         )
 
     @property
-    def chat_path(self) -> str:
-        """Path of the chat completions."""
-        return f"{self.base_path}{_CHAT}"
+    def chat_url(self) -> str:
+        """URL of the chat completions."""
+        return f"{self.url}{_CHAT}"
+
+    @property
+    def models_url(self) -> str:
+        """URL of the list of models."""
+        return f"{self.url}/models"
 
     @property
     def url(self) -> str:
@@ -94,43 +96,17 @@ class Endpoint:
         """Return the TLS settings, ``None`` for plain HTTP; ``SSL_CERT_FILE`` applies."""
         return ssl.create_default_context() if self.scheme == "https" else None
 
-    def request_head(self, method: str, path: str) -> bytes:
-        """Return the request line and the headers that all requests share."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        authority = host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            f"Host: {authority}",
-            f"User-Agent: latspan/{__version__}",
-            "Accept: text/event-stream, application/json",
+    def headers(self) -> dict[str, str]:
+        """Return the headers that all requests share."""
+        headers = {
+            "User-Agent": f"latspan/{__version__}",
+            "Accept": "text/event-stream, application/json",
             # A compressed stream could delay chunks until a block is full.
-            "Accept-Encoding: identity",
-        ]
-        if method == "POST":
-            lines.append("Content-Type: application/json")
+            "Accept-Encoding": "identity",
+        }
         if self.api_key is not None:
-            lines.append(f"Authorization: Bearer {self.api_key}")
-        return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
-
-    async def models(self, timeout_s: float) -> HttpAnswer:
-        """
-        Return the answer to ``GET /models``.
-
-        Raises:
-            OSError: The server cannot be reached.
-            TimeoutError: It did not answer in time.
-        """
-        pool = ConnectionPool(self.host, self.port, tls=self.tls())
-        answer = _Whole()
-        try:
-            async with asyncio.timeout(timeout_s):
-                connection: Connection = await pool.connection(Attempt(0), lambda: 0)
-                head = self.request_head("GET", f"{self.base_path}/models")
-                connection.send(head + b"\r\n", answer)
-                await answer.done
-        finally:
-            pool.close()
-        return HttpAnswer(answer.status, bytes(answer.body))
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        return headers
 
 
 _EXAMPLE: Final = "for example: latspan measure http://localhost:8000/v1"
@@ -157,30 +133,3 @@ class HttpAnswer:
             return [str(each["id"]) for each in cast("list[dict[str, Any]]", data)]
         except (ValueError, LookupError, TypeError):
             return []
-
-
-class _Whole:
-    """Receiver of a complete response."""
-
-    def __init__(self) -> None:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.status = 0
-        self.body = bytearray()
-
-    def sent(self) -> None:
-        pass
-
-    def head_received(self, status: int, headers: object) -> None:
-        del headers
-        self.status = status
-
-    def body_received(self, data: bytes) -> None:
-        self.body += data
-
-    def ended(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def failed(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)

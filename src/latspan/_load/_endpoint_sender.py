@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from latspan._load._answer import Answer
 from latspan._load._chat_client import ChatClient
-from latspan._load._connections import ConnectionClosedError
 from latspan._load._endpoint import Endpoint, HttpAnswer
+from latspan._load._http import CUT_SHORT, list_models, text_of
 from latspan._load._prompts import Prompt, PromptSet
 from latspan._segments import Outcome
 from latspan._shown import foreign
@@ -122,9 +122,9 @@ class EndpointSender:
             raise explain(self._endpoint, self._settings.model, answer)
         return answer
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close every connection."""
-        self._client.close()
+        await self._client.close()
 
 
 async def find_model(endpoint: Endpoint) -> str:
@@ -135,7 +135,7 @@ async def find_model(endpoint: Endpoint) -> str:
         MeasurementError: It cannot be reached, or lists no model or several.
     """
     try:
-        answer = await endpoint.models(_MODELS_TIMEOUT_S)
+        answer = await list_models(endpoint, _MODELS_TIMEOUT_S)
     except Exception as error:
         failed = Answer(outcome=Outcome.ERROR, duration_ns=0, error=error)
         raise explain(endpoint, "", failed) from error
@@ -214,7 +214,7 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
             f"{endpoint.url} did not complete the first request in time",
             hint="raise --timeout, or check that the server is ready",
         )
-    if isinstance(error, ConnectionClosedError):
+    if isinstance(error, CUT_SHORT):
         return MeasurementError(
             f"{endpoint.url} closed the connection before its response was complete",
             hint="the log of the server shows the cause",
@@ -231,7 +231,7 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
         )
     if error is not None:
         return MeasurementError(
-            f"{endpoint.url} did not send an HTTP response: {foreign(str(error))}",
+            f"{endpoint.url} did not send an HTTP response: {foreign(text_of(error))}",
             hint="check the address and the port",
         )
     return MeasurementError(

@@ -25,7 +25,6 @@ from latspan._instrument import auto_instrument
 from latspan._load._answer import Answer
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
-from latspan._load._endpoint_sender import ChatSettings, EndpointSender, find_model
 from latspan._load._plan import Phase, Step
 from latspan._load._progress import Progress
 from latspan._load._prompts import PromptSet, fingerprint
@@ -73,7 +72,7 @@ class _Prepared(Protocol):
 
     async def try_once(self) -> Answer: ...
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +132,7 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
 
     Raises:
         MeasurementError: The first request did not succeed.
+        MissingExtraError: aiohttp, which requests are sent with, is not installed.
         RecordingError: The folder holds a recording, or cannot be written.
         ConfigError: A setting, or a variable of the environment, is not valid.
     """
@@ -183,24 +183,28 @@ class _Measurement:
             try:
                 await self._run_steps(sender, manifest)
             finally:
-                sender.close()
+                await sender.close()
                 shutdown()
 
     async def _prepared(self) -> tuple[_Prepared, Manifest]:
         """Begin the recording and send the first request."""
         model = self._settings.model
         if self._settings.endpoint is not None and model is None:
+            from latspan._load._endpoint_sender import find_model
+
             model = await find_model(self._settings.endpoint)
-        sender = self._sender(model or "")
+        sender: _Prepared | None = None
         manifest = begin_recording(
             self._folder, source="measure", conditions=self._conditions(model)
         )
         try:
+            sender = self._sender(model or "")
             self._start_recording()
             self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
         except BaseException:
             # Nothing was measured, so nothing is left behind.
-            sender.close()
+            if sender is not None:
+                await sender.close()
             shutdown()
             _delete(self._folder, keep_folder=self._existed)
             raise
@@ -209,6 +213,9 @@ class _Measurement:
     def _sender(self, model: str) -> _Prepared:
         settings = self._settings
         if settings.endpoint is not None:
+            # Imported here, because measuring a function does not need aiohttp.
+            from latspan._load._endpoint_sender import ChatSettings, EndpointSender
+
             chats = ChatSettings(
                 model=model,
                 max_tokens=settings.max_tokens,
@@ -240,8 +247,12 @@ class _Measurement:
                 "latspan is switched off, so nothing would be recorded",
                 hint="unset OTEL_SDK_DISABLED",
             )
-        if settings.function is not None:
+        if settings.endpoint is None:
             auto_instrument()
+        else:
+            from latspan._load._http import instrument_client
+
+            instrument_client(settings.endpoint)
 
     async def _try(self, sender: _Prepared) -> Answer:
         attributes = {

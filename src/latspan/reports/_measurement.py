@@ -76,11 +76,11 @@ def _step(step: StepSummary, measurement: Measurement, options: ConsoleOptions) 
     )
     yield from _latencies(step, options)
     yield from _load(step, options)
-    for finding in step.findings:
-        word, style = ("INVALID", "bold red") if finding.invalidates else ("note", "yellow")
-        yield shown(Text.assemble((word, style), f": {finding.text}"), options)
-        if finding.hint:
-            yield shown(Text(f"hint: {finding.hint}", style=FAINT), options)
+    for caveat in step.caveats:
+        word, style = ("INVALID", "bold red") if caveat.invalidates else ("note", "yellow")
+        yield shown(Text.assemble((word, style), f": {caveat.text}"), options)
+        if caveat.hint:
+            yield shown(Text(f"hint: {caveat.hint}", style=FAINT), options)
     for result in step.targets:
         yield shown(_target(result, step), options)
 

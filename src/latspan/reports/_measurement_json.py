@@ -63,9 +63,9 @@ def _step(step: StepSummary) -> dict[str, object]:
         else {"first_third": step.cached.first, "last_third": step.cached.last},
         "generator": dict(step.generator),
         "latencies": [_latency(latency) for latency in step.latencies.values()],
-        "findings": [
+        "caveats": [
             {"name": each.name, "text": each.text, "invalidates": each.invalidates}
-            for each in step.findings
+            for each in step.caveats
         ],
         "targets": [_target(result, step) for result in step.targets],
     }

@@ -9,29 +9,27 @@ from latspan.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("url", "host", "port", "chat_path", "shown"),
+    ("url", "host", "port", "shown"),
     [
-        ("http://localhost:8000/v1", "localhost", 8000, "/v1/chat/completions", None),
-        ("http://localhost:8000/v1/", "localhost", 8000, "/v1/chat/completions", None),
-        ("http://localhost:8000", "localhost", 8000, "/chat/completions", None),
+        ("http://localhost:8000/v1", "localhost", 8000, None),
+        ("http://localhost:8000/v1/", "localhost", 8000, "http://localhost:8000/v1"),
+        ("http://localhost:8000", "localhost", 8000, None),
         (
             "https://api.openai.com/v1/chat/completions",
             "api.openai.com",
             443,
-            "/v1/chat/completions",
             "https://api.openai.com/v1",
         ),
-        ("http://[::1]:9/v1", "::1", 9, "/v1/chat/completions", None),
-        ("https://h:443/v1", "h", 443, "/v1/chat/completions", "https://h/v1"),
+        ("http://[::1]:9/v1", "::1", 9, None),
+        ("http://[::1]:80/v1", "::1", 80, "http://[::1]/v1"),
+        ("https://h:443/v1", "h", 443, "https://h/v1"),
     ],
 )
-def test_a_url_is_taken_apart(
-    url: str, host: str, port: int, chat_path: str, shown: str | None
-) -> None:
+def test_a_url_is_taken_apart(url: str, host: str, port: int, shown: str | None) -> None:
     """With or without the path of the chat completions, and the default port."""
     endpoint = Endpoint.from_url(url)
-    assert (endpoint.host, endpoint.port, endpoint.chat_path) == (host, port, chat_path)
-    assert endpoint.url == (shown or url.rstrip("/"))
+    assert (endpoint.host, endpoint.port, endpoint.url) == (host, port, shown or url)
+    assert endpoint.chat_url == f"{endpoint.url}/chat/completions"
 
 
 @pytest.mark.parametrize(
@@ -45,19 +43,10 @@ def test_anything_else_is_refused_without_showing_a_secret(url: str) -> None:
     assert "s3" not in str(caught.value)
 
 
-def test_the_head_of_a_request_names_the_host() -> None:
-    """The port is left out if it is the scheme's own, and an IPv6 address has brackets."""
-    heads = [
-        Endpoint.from_url(url).request_head("POST", "/v1").split(b"\r\n")[1]
-        for url in ("https://h/v1", "http://h:8000/v1", "http://[::1]:80/v1")
-    ]
-    assert heads == [b"Host: h", b"Host: h:8000", b"Host: [::1]"]
-
-
 def test_the_key_is_sent_and_not_shown() -> None:
     """Neither the representation nor a text of the server has it."""
     endpoint = Endpoint.from_url("http://h/v1", api_key="abc123def456")
-    assert b"Authorization: Bearer abc123def456\r\n" in endpoint.request_head("POST", "/")
+    assert endpoint.headers()["Authorization"] == "Bearer abc123def456"
     assert "abc123" not in repr(endpoint)
     assert endpoint.without_key("no access for abc123def456") == "no access for ***"
     assert endpoint.without_key("Incorrect key sk-proj-AbC_123***789.") == "Incorrect key ***"

@@ -10,11 +10,11 @@ from latspan._study.measurement._summary import (
     TargetResult,
     summarize,
 )
-from latspan._study.measurement._validity import CachedInput, Finding
+from latspan._study.measurement._validity import CachedInput, Caveat
 
 __all__ = [
     "CachedInput",
-    "Finding",
+    "Caveat",
     "Latency",
     "Measurement",
     "Origin",

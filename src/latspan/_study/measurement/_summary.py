@@ -14,7 +14,7 @@ from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind, Outcome
 from latspan._study.measurement._latency import Latency, Origin
-from latspan._study.measurement._validity import CachedInput, Finding, findings
+from latspan._study.measurement._validity import CachedInput, Caveat, caveats
 from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._targets import Target
 from latspan._units import NS_PER_S
@@ -67,7 +67,7 @@ class StepSummary:
         output_tokens_per_s: Output tokens of completed requests per second; ``None`` if unknown.
         cached: Cached input in the first and the last third; ``None`` if unknown.
         generator: Lag and load of the generator, in seconds and fractions.
-        findings: What a reader must know.
+        caveats: What a reader must know.
         targets: Results of the targets.
     """
 
@@ -84,7 +84,7 @@ class StepSummary:
     output_tokens_per_s: float | None
     cached: CachedInput | None
     generator: Mapping[str, Any]
-    findings: tuple[Finding, ...]
+    caveats: tuple[Caveat, ...]
     targets: tuple[TargetResult, ...]
 
     @property
@@ -105,7 +105,7 @@ class StepSummary:
     @property
     def is_valid(self) -> bool:
         """Whether the numbers are the server's."""
-        return not any(each.invalidates for each in self.findings)
+        return not any(each.invalidates for each in self.caveats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,8 +292,8 @@ def _step(
         ),
         cached=cached,
         generator=account["generator"],
-        findings=tuple(
-            findings(
+        caveats=tuple(
+            caveats(
                 account,
                 limits_ns=[target.limit_ns for target in targets],
                 cached=cached,

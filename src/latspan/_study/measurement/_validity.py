@@ -5,8 +5,9 @@ An invalid measurement is not a slow one: its numbers mean nothing, whatever the
 cannot take the offered rate is no reason: in an open loop the generator goes on sending, and the
 durations from schedule grow, as queueing theory says.
 
-Source of the limits: ``measuring-tools.md`` of the design, section 2.2, after inference-perf's
-documentation and MLPerf's rules.
+Source: the load generation guide of inference-perf asks for a median delay below 10 ms and a rate
+very close to the specified one. LoadGen of MLPerf Inference declares a run invalid in the same way,
+if it did not reach the duration or the number of queries that the rules demand.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["CachedInput", "Finding", "findings"]
+__all__ = ["CachedInput", "Caveat", "caveats"]
 
 LEAST_RATE: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
@@ -64,7 +65,7 @@ class CachedInput(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Caveat:
     """
     One thing that a reader of a measurement must know.
 
@@ -81,13 +82,13 @@ class Finding:
     hint: str = ""
 
 
-def findings(
+def caveats(
     step: Mapping[str, Any],
     *,
     limits_ns: Sequence[int] = (),
     cached: CachedInput | None = None,
     in_flight: tuple[float, float] | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[Caveat]:
     """
     Yield what must be known about one step of a measurement.
 
@@ -103,13 +104,13 @@ def findings(
     if step.get("interrupted"):
         intended, cut = step.get("intended", 0), len(step.get("cut", ()))
         missing = step.get("unsent", 0) + cut
-        yield Finding(
+        yield Caveat(
             "cut_short",
             f"it was interrupted: {missing:,} of {intended:,} requests are missing",
             invalidates=True,
         )
     if cached is not None and cached.drifted:
-        yield Finding(
+        yield Caveat(
             "cache_drifted",
             f"the state of the prompt cache changed: {cached.first:.0%} of the input was cached in"
             f" the first third of the requests and {cached.last:.0%} in the last",
@@ -119,7 +120,7 @@ def findings(
     if in_flight is not None:
         observed, expected = in_flight
         if expected and abs(observed - expected) / expected > MOST_LITTLE:
-            yield Finding(
+            yield Caveat(
                 "not_stationary",
                 f"the load was not steady: {observed:.1f} requests were in flight on average, and"
                 f" {expected:.1f} would be if it were (Little's law)",
@@ -129,14 +130,14 @@ def findings(
 
 def _lateness(
     step: Mapping[str, Any], generator: Mapping[str, Any], limits_ns: Sequence[int]
-) -> Iterator[Finding]:
+) -> Iterator[Caveat]:
     lag: Mapping[str, float] | None = generator.get("dispatch_lag")
     if lag is None:
         return
     least = min(limits_ns, default=0) / 1e9
     limit = max(MOST_LAG_S, MOST_LAG_OF_LIMIT * least)
     if lag["p99"] > limit:
-        yield Finding(
+        yield Caveat(
             "dispatch_lag",
             f"requests were sent late: the p99 of the dispatch lag is {_ms(lag['p99'])},"
             f" above {_ms(limit)}",
@@ -148,7 +149,7 @@ def _lateness(
         return
     # With a limit on the number in flight, the server may be the cause.
     if step.get("max_in_flight") is None or lag["p99"] > limit:
-        yield Finding(
+        yield Caveat(
             "rate_not_reached",
             f"requests were sent at {reached:.4g} per second instead of {offered:.4g}",
             invalidates=True,
@@ -156,10 +157,10 @@ def _lateness(
         )
 
 
-def _own_load(generator: Mapping[str, Any]) -> Iterator[Finding]:
+def _own_load(generator: Mapping[str, Any]) -> Iterator[Caveat]:
     lag: Mapping[str, float] = generator.get("loop_lag", {})
     if lag.get("p99", 0) > MOST_LAG_S:
-        yield Finding(
+        yield Caveat(
             "loop_lag",
             f"the generator was late: the p99 of its event loop's lag is {_ms(lag['p99'])},"
             f" above {_ms(MOST_LAG_S)}",
@@ -167,7 +168,7 @@ def _own_load(generator: Mapping[str, Any]) -> Iterator[Finding]:
             hint=_GENERATOR,
         )
     elif lag.get("p50", 0) > MOST_MEDIAN_LAG_S:
-        yield Finding(
+        yield Caveat(
             "loop_lag",
             f"the generator was late: the median of its event loop's lag is {_ms(lag['p50'])},"
             f" above {_ms(MOST_MEDIAN_LAG_S)}",
@@ -176,7 +177,7 @@ def _own_load(generator: Mapping[str, Any]) -> Iterator[Finding]:
         )
     busy = generator.get("busy", 0)
     if busy > MOST_BUSY:
-        yield Finding(
+        yield Caveat(
             "generator_busy",
             f"the generator used {busy:.0%} of a CPU, above {MOST_BUSY:.0%}",
             invalidates=True,

@@ -29,7 +29,7 @@ def test_only_measured_requests_count(tmp_path: Path) -> None:
     assert measured.outcomes == {Outcome.COMPLETED: 1}
     assert measured.latencies["duration", Origin.START].values_ns == (100 * NS_PER_MS,)
     assert (measured.measured, measured.cut) == (1, 1)
-    assert [each.name for each in measured.findings if each.invalidates] == ["cut_short"]
+    assert [each.name for each in measured.caveats if each.invalidates] == ["cut_short"]
 
 
 def test_times_from_schedule_include_the_dispatch_lag(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_cache_that_fills_invalidates(tmp_path: Path) -> None:
     ]
     (measured,) = summarize(load_test(tmp_path, records, [step(intended=30)])).steps
     assert measured.cached == (0.0, 0.9, 0.0)
-    assert "cache_drifted" in {each.name for each in measured.findings}
+    assert "cache_drifted" in {each.name for each in measured.caveats}
 
 
 def test_a_cached_beginning_of_prompts_of_different_lengths_is_no_drift(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_cached_beginning_of_prompts_of_different_lengths_is_no_drift(tmp_path
     (measured,) = summarize(load_test(tmp_path, records, [step(intended=18)])).steps
     assert measured.cached is not None
     assert measured.cached.first - measured.cached.last > 0.1
-    assert "cache_drifted" not in {each.name for each in measured.findings}
+    assert "cache_drifted" not in {each.name for each in measured.caveats}
 
 
 def test_littles_law_holds_for_a_steady_load_and_not_for_a_growing_one(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_littles_law_holds_for_a_steady_load_and_not_for_a_growing_one(tmp_path:
     steady = [call(index, at_ms=100 * index, duration_ms=1000) for index in range(-10, 100)]
     growing = [call(index, at_ms=100 * index, duration_ms=100 * index) for index in range(100)]
     found = [
-        {each.name for each in summarize(recording).steps[0].findings}
+        {each.name for each in summarize(recording).steps[0].caveats}
         for recording in (
             load_test(tmp_path / "steady", steady, [step(intended=110)]),
             load_test(tmp_path / "growing", growing, [step(intended=100)]),

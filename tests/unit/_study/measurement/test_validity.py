@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latspan._study.measurement._validity import CachedInput, findings
+from latspan._study.measurement._validity import CachedInput, caveats
 
 _FINE: dict[str, Any] = {
     "intended": 100,
@@ -28,7 +28,7 @@ def _with(**changes: Any) -> dict[str, Any]:
 
 
 def _found(step: dict[str, Any], **given: Any) -> dict[str, bool]:
-    return {each.name: each.invalidates for each in findings(step, **given)}
+    return {each.name: each.invalidates for each in caveats(step, **given)}
 
 
 def test_a_measurement_in_order_has_no_findings() -> None:
@@ -92,7 +92,7 @@ def test_a_load_that_grew_is_noted() -> None:
 
 def test_the_text_has_the_number_and_its_limit() -> None:
     """A reader can judge it."""
-    (late,) = findings(_with(generator={"loop_lag": {"p50": 0.001, "p99": 0.0123}}))
+    (late,) = caveats(_with(generator={"loop_lag": {"p50": 0.001, "p99": 0.0123}}))
     assert late.text == (
         "the generator was late: the p99 of its event loop's lag is 12.3 ms, above 10.0 ms"
     )
