@@ -166,7 +166,7 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
         else:
-            invalid += [each.text for each in steps[number].findings if each.invalidates]
+            invalid += [each.text for each in steps[number].caveats if each.invalidates]
             load = steps[number].load
             targets = tuple(result.target for result in steps[number].targets)
         kind = measurement.kind

@@ -63,7 +63,7 @@ def diagnose_recording(
             f"the measurement has no step {number}", hint=f"use a number from 0 to {len(steps) - 1}"
         )
     judged = summarize(recording).steps[number]
-    reasons = [finding.text for finding in judged.findings if finding.invalidates]
+    reasons = [caveat.text for caveat in judged.caveats if caveat.invalidates]
     calibrating = None if calibration is None else measured_records(calibration, 0)
     alone = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     if calibrating is None and alone:
