@@ -168,7 +168,7 @@ def _temporary_folder() -> Generator[str]:
             folder = deleted.enter_context(
                 TemporaryDirectory(prefix="latspan-run-", ignore_cleanup_errors=True)
             )
-            prepare(Path(folder))
+            prepare(Path(folder), is_new=True)
         except OSError as error:
             raise ConfigError(
                 f"no temporary folder can be created for the report: {error.strerror}",

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from latspan._recording.folder._conditions import host_conditions
-from latspan._recording.folder._writer import files_in, prepare
+from latspan._recording.folder._writer import prepare
 from latspan._version import __version__
 from latspan.errors import RecordingError
 
@@ -93,18 +93,28 @@ def begin_recording(
     Create the folder of a recording with its manifest.
 
     Args:
-        folder: Folder to create; it may exist, but not hold a recording.
+        folder: Folder to create; it may exist if it is empty.
         source: How the recording is made.
         conditions: Conditions that are known so far, in addition to those of the machine.
 
     Raises:
-        RecordingError: The folder holds a recording, or cannot be written.
+        RecordingError: The folder is not empty, or cannot be written.
     """
     path = Path(folder)
-    if is_recording(path) or (path.is_dir() and files_in(path)):
+    try:
+        holds_recording = is_recording(path)
+        is_used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    if holds_recording:
         raise RecordingError(
             f"{path} already holds a recording",
             hint="use another folder, or delete this one first",
+        )
+    if is_used:
+        raise RecordingError(
+            f"{path} is not empty, and a recording needs a folder of its own",
+            hint="use a folder that does not exist yet, or an empty one",
         )
     return _create(path, source, conditions)
 
@@ -133,9 +143,10 @@ def join_recording(folder: str | os.PathLike[str]) -> Manifest:
 
 
 def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manifest:
+    is_new = not path.is_dir()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        prepare(path)
+        prepare(path, is_new=is_new)
     except OSError as error:
         raise _not_writable(path, error) from error
     created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

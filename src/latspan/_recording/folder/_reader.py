@@ -234,17 +234,7 @@ class Recording:
         processes = len({file.process for file in files})
         if processes > 1:
             yield f"Merged from {processes:,} processes."
-        lost = count_of_lost(self.folder)
-        if lost is None:
-            yield (
-                "Missing: files of the recording were deleted before the program ended, and the"
-                " records in them are lost."
-            )
-        elif lost:
-            yield (
-                f"Missing: {_counted(lost, 'record')} of requests or calls could not be written,"
-                " or exceeded record_size_limit_mb; the program's log has the reason."
-            )
+        yield from _notes_on_lost(self.folder)
         if self._unreadable:
             yield f"Skipped: {_counted(self._unreadable, 'line')} cannot be read."
         unended = len({file.path for file in files if not file.ended})
@@ -255,6 +245,30 @@ class Recording:
                 f" {'it was' if one else 'they were'} replaced by exec, killed or ended by"
                 f" os._exit(), or still {'runs' if one else 'run'}."
             )
+
+
+def _notes_on_lost(folder: Path) -> Iterator[str]:
+    lost: int | None = None
+    try:
+        lost = count_of_lost(folder)
+    except FileNotFoundError:
+        yield (
+            "Missing: files of the recording were deleted before the program ended, and the"
+            " records in them are lost."
+        )
+        return
+    except OSError:
+        pass
+    if lost is None:
+        yield (
+            "Missing: an unknown number of records, because the file that counts them cannot be"
+            " read."
+        )
+    elif lost:
+        yield (
+            f"Missing: {_counted(lost, 'record')} of requests or calls could not be written,"
+            " or exceeded record_size_limit_mb; the program's log has the reason."
+        )
 
 
 def _counted(number: int, noun: str) -> str:
