@@ -16,7 +16,7 @@ from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
 from latspan._recording._snapshot import Snapshot
 from latspan._recording.folder._line_sample import LineSample, kind_of_line
-from latspan._recording.folder._lines import UNREADABLE, record_of, row_of
+from latspan._recording.folder._lines import UNREADABLE, compact_line, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
 from latspan._recording.folder._writer import count_of_lost, files_in
 from latspan._segments import Kind
@@ -43,6 +43,8 @@ _IDS_PER_FILE: Final = 2**48
 
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of everything inside it."""
+
+_IN_A_PHASE: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"'.encode()
 
 
 class Recording:
@@ -190,16 +192,18 @@ class Recording:
         recorder = Recorder(SystemClock(), keep=0)
         kept: dict[bytes, LineSample] = {}
         is_sampled = False
-        for number, line in self._lines():
-            if is_load and _MEASURED not in line:
-                continue
-            if counted is None:
-                try:
-                    record = record_of(line)
-                except UNREADABLE:
+        for number, each in self._lines():
+            try:
+                line = compact_line(each)
+                if is_load and not _is_measured(line):
                     continue
-                recorder.record(record)
-                is_sampled |= record.ratio < 1
+                if counted is None:
+                    record = record_of(line)
+                    recorder.record(record)
+                    is_sampled |= record.ratio < 1
+            except UNREADABLE:
+                self._unreadable += 1
+                continue
             kind = kind_of_line(line)
             if kind not in kept:
                 kept[kind] = LineSample(RECORDS_KEPT)
@@ -245,6 +249,16 @@ class Recording:
                 f" {'it was' if one else 'they were'} replaced by exec, killed or ended by"
                 f" os._exit(), or still {'runs' if one else 'run'}."
             )
+
+
+def _is_measured(line: bytes) -> bool:
+    """Return whether a line of a load test is that of a measured request, or inside one."""
+    if _MEASURED in line:
+        return True
+    if _IN_A_PHASE in line:
+        return False
+    # Another program may have written the line with spaces.
+    return row_of(line).get("details", {}).get(semconv.LATSPAN_LOAD_PHASE) == "measured"
 
 
 def _notes_on_lost(folder: Path) -> Iterator[str]:

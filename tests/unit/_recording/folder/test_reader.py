@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -160,6 +161,35 @@ def test_only_the_measured_requests_of_a_load_test_are_counted(tmp_path: Path) -
 
     assert snapshot.count() == 2
     assert [record.details["latspan.load.phase"] for record in snapshot.records] == ["measured"] * 2
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ": "), (", ", ":")])
+def test_lines_with_spaces_are_counted_like_others(
+    tmp_path: Path, separators: tuple[str, str]
+) -> None:
+    """Another program may write JSON in another form."""
+    phases = ("warmup", "measured", "measured", "drain")
+    recording = recorded(
+        tmp_path,
+        *(call(number, details={"latspan.load.phase": each}) for number, each in enumerate(phases)),
+    )
+    (path,) = tmp_path.glob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line, separators=separators) + "\n" for line in lines))
+    snapshot = Recording(tmp_path, {**recording.manifest, "measurement": {"a": 1}}).snapshot()
+
+    assert snapshot.count() == 2
+    assert [record.start_epoch_ns for record in snapshot.records] == [NS_PER_S, 2 * NS_PER_S]
+
+
+def test_a_snapshot_counts_the_lines_that_cannot_be_read(tmp_path: Path) -> None:
+    """A report states them."""
+    recording = recorded(tmp_path, call(0), call(1))
+    (path,) = tmp_path.glob("*.jsonl")
+    path.write_text(path.read_text().replace('"duration_ns":1000000,', '"duration_ns":"x",'))
+
+    assert recording.snapshot().count() == 1
+    assert recording.notes == ("Skipped: 1 line cannot be read.",)
 
 
 def test_sources_survive(tmp_path: Path) -> None:
