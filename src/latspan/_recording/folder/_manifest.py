@@ -16,7 +16,9 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from latspan._recording.folder._conditions import host_conditions
+from latspan._recording.folder._regular import open_regular
 from latspan._recording.folder._writer import prepare
+from latspan._segments import Kind
 from latspan._version import __version__
 from latspan.errors import RecordingError
 
@@ -176,7 +178,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         OSError: It cannot be read.
     """
     path = folder / _NAME
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         text = file.read(_LARGEST + 1)
     try:
         if len(text) > _LARGEST:
@@ -186,7 +188,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise TypeError("no object")
         manifest = cast("dict[str, Any]", fields)
         schema = manifest["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if not isinstance(schema, str):
+            raise TypeError("the schema is no text")
+        if schema in _READABLE:
+            _check_types(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordingError(
             f"{path} is not the manifest of a recording",
             hint="use a folder that latspan measure, latspan run --record or record_dir wrote",
@@ -197,6 +203,38 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             hint=f"update latspan; this is release {__version__}, which reads {SCHEMA}",
         )
     return manifest
+
+
+def _check_types(manifest: Mapping[str, Any]) -> None:
+    """Raise an exception if a field that readers use has another type."""
+    measurement = _field(manifest, "measurement", dict)
+    _field(manifest, "conditions", dict)
+    for lack in _field(_field(manifest, "conversion", dict), "lacks", list):
+        if not isinstance(lack, str):
+            raise TypeError("what a conversion lacks is no text")
+    if measurement:
+        Kind(measurement.get("kind", Kind.CALL))
+    for step in _field(measurement, "steps", list):
+        for name, needed in _OF_STEPS.items():
+            _field(step, name, needed)
+    for target in _field(measurement, "targets", list):
+        for name, needed in _OF_TARGETS.items():
+            if not isinstance(target[name], needed):
+                raise TypeError(f"{name} of a target has another type")
+
+
+_OF_STEPS: Final = {"load": dict, "generator": dict, "cut": list, "intended": int, "unsent": int}
+_OF_TARGETS: Final = {"metric": str, "percentile": (int, float), "limit_ns": int}
+
+
+def _field(fields: Mapping[str, Any], name: str, needed: type) -> Any:
+    """Return a field, or an empty one of its type if it is absent."""
+    value = fields.get(name)
+    if value is None and name not in fields:
+        return needed()
+    if not isinstance(value, needed):
+        raise TypeError(f"{name} has another type")
+    return value
 
 
 def _not_writable(folder: Path, error: OSError) -> RecordingError:

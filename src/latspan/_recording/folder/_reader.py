@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
 from latspan._clock import SystemClock
-from latspan._recording._log import read_snapshots
 from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
 from latspan._recording._snapshot import Snapshot
 from latspan._recording.folder._line_sample import LineSample, kind_of_line
 from latspan._recording.folder._lines import UNREADABLE, compact_line, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
+from latspan._recording.folder._regular import not_readable, open_regular, snapshots_in
 from latspan._recording.folder._writer import count_of_lost, files_in
 from latspan._segments import Kind
 from latspan.errors import RecordingError
@@ -84,7 +84,7 @@ class Recording:
             kind: Kind to yield, for example ``"call"``; all of them if not given.
 
         Raises:
-            OSError: A file cannot be read.
+            RecordingError: A file cannot be read.
         """
         wanted = None if kind is None else Kind(kind)
         for record in self._parsed(self._lines()):
@@ -102,14 +102,17 @@ class Recording:
         """Yield each complete line with the number of its file, and count the others."""
         self._unreadable = 0
         for number, file in enumerate(files_in(self.folder)):
-            with file.path.open("rb") as lines:
-                while line := lines.readline(_LONGEST_LINE):
-                    if line.endswith(b"}\n"):
-                        yield number, line
-                        continue
-                    self._unreadable += 1
-                    while line and not line.endswith(b"\n"):
-                        line = lines.readline(_LONGEST_LINE)
+            try:
+                with open_regular(file.path) as lines:
+                    while line := lines.readline(_LONGEST_LINE):
+                        if line.endswith(b"}\n"):
+                            yield number, line
+                            continue
+                        self._unreadable += 1
+                        while line and not line.endswith(b"\n"):
+                            line = lines.readline(_LONGEST_LINE)
+            except OSError as error:
+                raise not_readable(file.path, error) from error
 
     def columns(
         self, *names: str, kind: Kind | str | None = None
@@ -132,7 +135,7 @@ class Recording:
 
         Raises:
             MissingExtraError: numpy of the extra ``study`` is not installed.
-            OSError: A file cannot be read.
+            RecordingError: A file cannot be read.
         """
         from latspan._recording.folder._columns import columns
 
@@ -183,7 +186,7 @@ class Recording:
         records: a random sample, always the same one, and the slowest request.
 
         Raises:
-            OSError: A file cannot be read.
+            RecordingError: A file cannot be read.
         """
         counted = None
         is_load = bool(self.manifest.get("measurement"))
@@ -217,9 +220,8 @@ class Recording:
     def _counted(self) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""
         counted: Snapshot | None = None
-        for path in sorted(self.folder.glob("*.hlog")):
-            for interval in read_snapshots(path):
-                counted = interval if counted is None else counted.merge(interval)
+        for interval in snapshots_in(self.folder):
+            counted = interval if counted is None else counted.merge(interval)
         return counted
 
     @property
@@ -305,7 +307,9 @@ def open_recording(folder: str | os.PathLike[str]) -> Recording:
     try:
         return Recording(path, read_manifest(path))
     except OSError as error:
-        reason = "it has no recording.json" if path.is_dir() else error.strerror or str(error)
+        reason = error.strerror or str(error)
+        if isinstance(error, FileNotFoundError) and path.is_dir():
+            reason = "it has no recording.json"
         raise RecordingError(
             f"{path} is not a recording: {reason}",
             hint="record a program with: latspan run --record FOLDER -- PROGRAM",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Callable
 from functools import partial
@@ -93,6 +94,36 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
     """And never a traceback."""
     (tmp_path / "recording.json").write_text(text)
     with pytest.raises(RecordingError, match="is not the manifest of a recording"):
+        open_recording(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schema": []},
+        {"conditions": [1]},
+        {"conversion": "x"},
+        {"conversion": {"lacks": 5}},
+        {"conversion": {"lacks": [5]}},
+        {"measurement": "x"},
+        {"measurement": {"kind": "zz"}},
+        {"measurement": {"steps": [1]}},
+        {"measurement": {"steps": [{"load": 1}]}},
+        {"measurement": {"targets": [{}]}},
+    ],
+)
+def test_a_field_of_another_type_is_an_error(tmp_path: Path, fields: dict[str, object]) -> None:
+    """It is found when the recording is opened, not by each of its readers."""
+    text = json.dumps({"schema": "latspan.recording/1", **fields})
+    (tmp_path / "recording.json").write_text(text)
+    with pytest.raises(RecordingError, match="is not the manifest of a recording"):
+        open_recording(tmp_path)
+
+
+def test_a_manifest_that_is_no_file_is_an_error(tmp_path: Path) -> None:
+    """A FIFO without a writer does not block the reader."""
+    os.mkfifo(tmp_path / "recording.json")
+    with pytest.raises(RecordingError, match="is not a recording: it is not a regular file"):
         open_recording(tmp_path)
 
 

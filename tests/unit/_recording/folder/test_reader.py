@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -15,6 +16,7 @@ from latspan._recording import Recorder
 from latspan._recording.folder import RecordFile, begin_recording
 from latspan._recording.folder import _reader as reader
 from latspan._units import NS_PER_MS, NS_PER_S
+from latspan.cli import main
 from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
@@ -190,6 +192,29 @@ def test_a_snapshot_counts_the_lines_that_cannot_be_read(tmp_path: Path) -> None
 
     assert recording.snapshot().count() == 1
     assert recording.notes == ("Skipped: 1 line cannot be read.",)
+
+
+@pytest.mark.parametrize("name", ["requests-2-cd.jsonl", "x.hlog"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling link"])
+@pytest.mark.parametrize("command", ["report", "diagnose", "scorecard"])
+def test_a_file_that_cannot_be_read_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, kind: str, name: str
+) -> None:
+    """Of the command too: exit code 4, with the file."""
+    recorded(tmp_path, call(0), call(1))
+    path = tmp_path / name
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    code = main([command, str(tmp_path)])
+    if name == "x.hlog" and command != "report":
+        # Only the lines are read, because there are all of them.
+        return
+    assert code == 4
+    assert f"error: cannot read {path}: " in capsys.readouterr().err
 
 
 def test_sources_survive(tmp_path: Path) -> None:
