@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from latspan._recording.folder._conditions import host_conditions
 from latspan._recording.folder._regular import open_regular
-from latspan._recording.folder._writer import prepare
+from latspan._recording.folder._writer import LOST, prepare
 from latspan._segments import Kind
 from latspan._version import __version__
 from latspan.errors import RecordingError
@@ -49,16 +50,29 @@ class Manifest:
     Args:
         folder: Folder of the recording.
         fields: Contents of the manifest.
+        created_folder: Whether the folder was created for this recording.
     """
 
-    def __init__(self, folder: Path, fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, fields: Mapping[str, Any], *, created_folder: bool = False
+    ) -> None:
         self.folder = folder
         self._fields = dict(fields)
+        self._created_folder = created_folder
 
     @property
     def fields(self) -> Mapping[str, Any]:
         """Contents of the manifest."""
         return MappingProxyType(self._fields)
+
+    def discard(self) -> None:
+        """Delete a recording in which nothing was recorded; errors are ignored."""
+        for name in (_NAME, LOST):
+            with suppress(OSError):
+                (self.folder / name).unlink()
+        if self._created_folder:
+            with suppress(OSError):
+                self.folder.rmdir()
 
     def update(self, **fields: Mapping[str, Any]) -> None:
         """
@@ -150,6 +164,9 @@ def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manife
         path.mkdir(parents=True, exist_ok=True)
         prepare(path, is_new=is_new)
     except OSError as error:
+        if is_new:
+            with suppress(OSError):
+                path.rmdir()
         raise _not_writable(path, error) from error
     created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     manifest = Manifest(
@@ -161,10 +178,17 @@ def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manife
             "source": source,
             "latspan": __version__,
         },
+        created_folder=is_new,
     )
     # A recording of another program's measurements was made elsewhere.
     here = {} if source == "convert" else host_conditions()
-    manifest.update(conditions={**here, **conditions})
+    try:
+        manifest.update(conditions={**here, **conditions})
+    except RecordingError:
+        if source != "record_dir":
+            # Other processes may have joined a folder of record_dir.
+            manifest.discard()
+        raise
     return manifest
 
 

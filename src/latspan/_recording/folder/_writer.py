@@ -96,11 +96,17 @@ def prepare(folder: Path, *, is_new: bool) -> None:
     """
     path = folder / LOST
     try:
-        with path.open("xb") as file:
-            file.write(_number(0))
+        file = path.open("xb")
     except FileExistsError:
         # Another process of the same recording was first, and may have counted something.
         return
+    try:
+        with file:
+            file.write(_number(0))
+    except OSError:
+        # On a full disk, the file exists without its content.
+        path.unlink(missing_ok=True)
+        raise
     if os.geteuid() == 0:
         # A server that root starts may run its workers as another user, who cannot create a file
         # here. Such a worker can still count what is missing.
