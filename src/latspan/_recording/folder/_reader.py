@@ -18,7 +18,7 @@ from latspan._recording.folder._line_sample import LineSample, kind_of_line
 from latspan._recording.folder._lines import UNREADABLE, compact_line, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
 from latspan._recording.folder._regular import not_readable, open_regular, snapshots_in
-from latspan._recording.folder._writer import count_of_lost, files_in
+from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
 from latspan._segments import Kind
 from latspan.errors import RecordingError
 
@@ -101,7 +101,7 @@ class Recording:
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each complete line with the number of its file, and count the others."""
         self._unreadable = 0
-        for number, file in enumerate(files_in(self.folder)):
+        for number, file in enumerate(self._files()):
             try:
                 with open_regular(file.path) as lines:
                     while line := lines.readline(_LONGEST_LINE):
@@ -113,6 +113,12 @@ class Recording:
                             line = lines.readline(_LONGEST_LINE)
             except OSError as error:
                 raise not_readable(file.path, error) from error
+
+    def _files(self) -> list[ProcessFile]:
+        try:
+            return files_in(self.folder)
+        except OSError as error:
+            raise not_readable(self.folder, error) from error
 
     def columns(
         self, *names: str, kind: Kind | str | None = None
@@ -190,7 +196,7 @@ class Recording:
         """
         counted = None
         is_load = bool(self.manifest.get("measurement"))
-        if not is_load and all(file.ended for file in files_in(self.folder)):
+        if not is_load and all(file.ended for file in self._files()):
             counted = self._counted()
         recorder = Recorder(SystemClock(), keep=0)
         kept: dict[bytes, LineSample] = {}
@@ -230,13 +236,16 @@ class Recording:
         What a reader must know about the records, one sentence each.
 
         Unreadable lines are counted while the records are read, so they are known afterwards.
+
+        Raises:
+            RecordingError: The folder cannot be listed.
         """
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
         for lack in self.manifest.get("conversion", {}).get("lacks", ()):
             yield f"{CONVERTED}{lack}."
-        files = files_in(self.folder)
+        files = self._files()
         processes = len({file.process for file in files})
         if processes > 1:
             yield f"Merged from {processes:,} processes."

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from latspan._recording._log import read_snapshots
 from latspan._recording._snapshot import Snapshot
+from latspan._recording.folder._writer import names_in
 from latspan.errors import RecordingError
 
 __all__ = ["not_readable", "open_regular", "snapshots_in"]
@@ -41,7 +42,11 @@ def snapshots_in(folder: Path) -> Iterator[Snapshot]:
         HistogramFormatError, HistogramPrecisionError: As :func:`read_snapshots`.
         RecordingError: A file cannot be read.
     """
-    for path in sorted(folder.glob("*.hlog")):
+    try:
+        names = sorted(names_in(folder))
+    except OSError as error:
+        raise not_readable(folder, error) from error
+    for path in (folder / name for name in names if name.endswith(".hlog")):
         try:
             open_regular(path).close()
             yield from read_snapshots(path)
@@ -53,5 +58,5 @@ def not_readable(path: Path, error: OSError) -> RecordingError:
     """Return the error about a file of a recording that cannot be read."""
     return RecordingError(
         f"cannot read {path}: {error.strerror or error}",
-        hint="read the recording as the user who made it, or remove this file",
+        hint="read the recording as the user who made it; if a file is damaged, remove it",
     )

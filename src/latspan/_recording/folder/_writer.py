@@ -32,6 +32,7 @@ __all__ = [
     "RecordFile",
     "count_of_lost",
     "files_in",
+    "names_in",
     "prepare",
 ]
 
@@ -74,13 +75,30 @@ def files_in(folder: Path) -> list[ProcessFile]:
 
     A record that ends after its process has closed the file is written under the first name again.
     Then both files of that name count as ended.
+
+    Raises:
+        OSError: The folder cannot be listed.
     """
     found: list[tuple[Path, str, bool]] = []
-    for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
-        stem = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-        found.append((path, stem.removesuffix(_ENDED), stem.endswith(_ENDED)))
+    for name in sorted(names_in(folder)):
+        if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+            stem = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+            found.append((folder / name, stem.removesuffix(_ENDED), stem.endswith(_ENDED)))
     ended = {stem for _, stem, has_ended in found if has_ended}
     return [ProcessFile(path, stem.partition("-")[0], stem in ended) for path, stem, _ in found]
+
+
+def names_in(folder: Path) -> list[str]:
+    """
+    Return the names of the files in a folder; none if it was deleted.
+
+    Raises:
+        OSError: It cannot be listed, for example because another user may not.
+    """
+    # `Path.glob` would return nothing instead of raising.
+    with suppress(FileNotFoundError):
+        return [path.name for path in folder.iterdir()]
+    return []
 
 
 def prepare(folder: Path, *, is_new: bool) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -17,6 +19,7 @@ from latspan._recording.folder import RecordFile, begin_recording
 from latspan._recording.folder import _reader as reader
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
+from latspan.errors import RecordingError
 from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
@@ -215,6 +218,22 @@ def test_a_file_that_cannot_be_read_is_an_error(
         return
     assert code == 4
     assert f"error: cannot read {path}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("read", [Recording.snapshot, Recording.columns, lambda r: r.notes])
+def test_a_folder_that_cannot_be_listed_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Recording], object]
+) -> None:
+    """Another user may enter the folder of a recording that root made, but not list it."""
+    recording = recorded(tmp_path, call(0))
+
+    def refused(_: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    # The tests may run as root, to whom nothing is refused.
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(RecordingError, match=f"cannot read {tmp_path}: Permission denied"):
+        read(recording)
 
 
 def test_sources_survive(tmp_path: Path) -> None:
