@@ -187,6 +187,39 @@ def killed(folder: Path, base_url: str, *, lines: int) -> tuple[int, int]:
     return printed, held
 
 
+@pytest.mark.parametrize(
+    "damage", ["rm -rf monday", "echo x > monday/recording.json", "mkdir monday/requests-1-a.jsonl"]
+)
+def test_a_program_that_damages_its_recording_keeps_its_exit_code(
+    tmp_path: Path, damage: str
+) -> None:
+    """The message states what cannot be read."""
+    command = (sys.executable, "-m", "latspan", "run", "--record", "monday", "--report", "--")
+    done = subprocess.run(
+        (*command, "sh", "-c", f"{damage}; exit 7"), cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert done.returncode == 7
+    assert "Traceback" not in done.stderr
+    assert "monday" in done.stderr
+
+
+def test_a_program_that_cannot_be_executed_leaves_no_recording(tmp_path: Path) -> None:
+    """The command can be repeated when the program is mended."""
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    (tmp_path / "empty").mkdir()
+    for folder in ("monday", "empty"):
+        command = (sys.executable, "-m", "latspan", "run", "--record", folder, "--", "./program")
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+        assert done.returncode == 126
+        assert "cannot be run" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "program"]
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
 def test_a_program_that_uses_a_recording_is_told_where_it_is(tmp_path: Path) -> None:
     """On stderr, with the next command; its own output and exit code are unchanged."""
     folder = tmp_path / "recording"

@@ -429,7 +429,7 @@ def _delete(folder: Path, *, keep_folder: bool) -> None:
     """Delete a recording that has nothing but a failed first request."""
     for path in (*folder.glob("*.jsonl"), *folder.glob("*.hlog")):
         path.unlink(missing_ok=True)
-    for name in ("recording.json", "lost"):
+    for name in ("recording.json", "requests.lost"):
         (folder / name).unlink(missing_ok=True)
     if not keep_folder:
         with suppress(OSError):

@@ -21,7 +21,7 @@ from latspan.errors import ConfigError, LatspanError
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan._recording.folder import Recording
+    from latspan._recording.folder import Manifest, Recording
     from latspan.reports import DiagnosisReport
 
 __all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
@@ -114,20 +114,28 @@ def _run_to_end(path: str, program: list[str], *, record: str | None, report: bo
 
     expected, off_reason = _expectations()
     with ExitStack() as stack:
+        manifest: Manifest | None = None
         if record is None:
             folder = stack.enter_context(_temporary_folder())
         else:
             folder = str(Path(record).resolve())
-            begin_recording(folder, source="run", conditions={"program": Path(program[0]).name})
+            conditions = {"program": Path(program[0]).name}
+            manifest = begin_recording(folder, source="run", conditions=conditions)
         environment = environment_for(dict(os.environ), becomes=False, records_folder=folder)
         try:
             status = supervise(path, program, environment)
         except OSError as error:
+            if manifest is not None:
+                manifest.discard()
             return explain_error(path, error)
-        if record is not None:
-            _print_recording(record, off_reason)
-        if report:
-            _print_report(folder, expected, off_reason)
+        # The exit code is the program's, whatever it did to the recording.
+        try:
+            if record is not None:
+                _print_recording(record, off_reason)
+            if report:
+                _print_report(folder, expected, off_reason)
+        except LatspanError as error:
+            print_message(f"error: {error.message}")
     return end_as(status)
 
 
@@ -168,7 +176,7 @@ def _temporary_folder() -> Generator[str]:
             folder = deleted.enter_context(
                 TemporaryDirectory(prefix="latspan-run-", ignore_cleanup_errors=True)
             )
-            prepare(Path(folder))
+            prepare(Path(folder), is_new=True)
         except OSError as error:
             raise ConfigError(
                 f"no temporary folder can be created for the report: {error.strerror}",

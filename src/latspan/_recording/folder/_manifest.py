@@ -10,13 +10,16 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from latspan._recording.folder._conditions import host_conditions
-from latspan._recording.folder._writer import files_in, prepare
+from latspan._recording.folder._regular import open_regular
+from latspan._recording.folder._writer import LOST, prepare
+from latspan._segments import Kind
 from latspan._version import __version__
 from latspan.errors import RecordingError
 
@@ -47,16 +50,29 @@ class Manifest:
     Args:
         folder: Folder of the recording.
         fields: Contents of the manifest.
+        created_folder: Whether the folder was created for this recording.
     """
 
-    def __init__(self, folder: Path, fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, fields: Mapping[str, Any], *, created_folder: bool = False
+    ) -> None:
         self.folder = folder
         self._fields = dict(fields)
+        self._created_folder = created_folder
 
     @property
     def fields(self) -> Mapping[str, Any]:
         """Contents of the manifest."""
         return MappingProxyType(self._fields)
+
+    def discard(self) -> None:
+        """Delete a recording in which nothing was recorded; errors are ignored."""
+        for name in (_NAME, LOST):
+            with suppress(OSError):
+                (self.folder / name).unlink()
+        if self._created_folder:
+            with suppress(OSError):
+                self.folder.rmdir()
 
     def update(self, **fields: Mapping[str, Any]) -> None:
         """
@@ -93,18 +109,28 @@ def begin_recording(
     Create the folder of a recording with its manifest.
 
     Args:
-        folder: Folder to create; it may exist, but not hold a recording.
+        folder: Folder to create; it may exist if it is empty.
         source: How the recording is made.
         conditions: Conditions that are known so far, in addition to those of the machine.
 
     Raises:
-        RecordingError: The folder holds a recording, or cannot be written.
+        RecordingError: The folder is not empty, or cannot be written.
     """
     path = Path(folder)
-    if is_recording(path) or (path.is_dir() and files_in(path)):
+    try:
+        holds_recording = is_recording(path)
+        is_used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    if holds_recording:
         raise RecordingError(
             f"{path} already holds a recording",
             hint="use another folder, or delete this one first",
+        )
+    if is_used:
+        raise RecordingError(
+            f"{path} is not empty, and a recording needs a folder of its own",
+            hint="use a folder that does not exist yet, or an empty one",
         )
     return _create(path, source, conditions)
 
@@ -133,10 +159,14 @@ def join_recording(folder: str | os.PathLike[str]) -> Manifest:
 
 
 def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manifest:
+    is_new = not path.is_dir()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        prepare(path)
+        prepare(path, is_new=is_new)
     except OSError as error:
+        if is_new:
+            with suppress(OSError):
+                path.rmdir()
         raise _not_writable(path, error) from error
     created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     manifest = Manifest(
@@ -148,10 +178,17 @@ def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manife
             "source": source,
             "latspan": __version__,
         },
+        created_folder=is_new,
     )
     # A recording of another program's measurements was made elsewhere.
     here = {} if source == "convert" else host_conditions()
-    manifest.update(conditions={**here, **conditions})
+    try:
+        manifest.update(conditions={**here, **conditions})
+    except RecordingError:
+        if source != "record_dir":
+            # Other processes may have joined a folder of record_dir.
+            manifest.discard()
+        raise
     return manifest
 
 
@@ -165,7 +202,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         OSError: It cannot be read.
     """
     path = folder / _NAME
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         text = file.read(_LARGEST + 1)
     try:
         if len(text) > _LARGEST:
@@ -175,7 +212,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise TypeError("no object")
         manifest = cast("dict[str, Any]", fields)
         schema = manifest["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if not isinstance(schema, str):
+            raise TypeError("the schema is no text")
+        if schema in _READABLE:
+            _check_types(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordingError(
             f"{path} is not the manifest of a recording",
             hint="use a folder that latspan measure, latspan run --record or record_dir wrote",
@@ -186,6 +227,38 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             hint=f"update latspan; this is release {__version__}, which reads {SCHEMA}",
         )
     return manifest
+
+
+def _check_types(manifest: Mapping[str, Any]) -> None:
+    """Raise an exception if a field that readers use has another type."""
+    measurement = _field(manifest, "measurement", dict)
+    _field(manifest, "conditions", dict)
+    for lack in _field(_field(manifest, "conversion", dict), "lacks", list):
+        if not isinstance(lack, str):
+            raise TypeError("what a conversion lacks is no text")
+    if measurement:
+        Kind(measurement.get("kind", Kind.CALL))
+    for step in _field(measurement, "steps", list):
+        for name, needed in _OF_STEPS.items():
+            _field(step, name, needed)
+    for target in _field(measurement, "targets", list):
+        for name, needed in _OF_TARGETS.items():
+            if not isinstance(target[name], needed):
+                raise TypeError(f"{name} of a target has another type")
+
+
+_OF_STEPS: Final = {"load": dict, "generator": dict, "cut": list, "intended": int, "unsent": int}
+_OF_TARGETS: Final = {"metric": str, "percentile": (int, float), "limit_ns": int}
+
+
+def _field(fields: Mapping[str, Any], name: str, needed: type) -> Any:
+    """Return a field, or an empty one of its type if it is absent."""
+    value = fields.get(name)
+    if value is None and name not in fields:
+        return needed()
+    if not isinstance(value, needed):
+        raise TypeError(f"{name} has another type")
+    return value
 
 
 def _not_writable(folder: Path, error: OSError) -> RecordingError:

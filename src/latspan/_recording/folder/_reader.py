@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
 from latspan._clock import SystemClock
-from latspan._recording._log import read_snapshots
 from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
 from latspan._recording._snapshot import Snapshot
 from latspan._recording.folder._line_sample import LineSample, kind_of_line
-from latspan._recording.folder._lines import UNREADABLE, record_of, row_of
+from latspan._recording.folder._lines import UNREADABLE, compact_line, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
-from latspan._recording.folder._writer import count_of_lost, files_in
+from latspan._recording.folder._regular import not_readable, open_regular, snapshots_in
+from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
 from latspan._segments import Kind
 from latspan.errors import RecordingError
 
@@ -43,6 +43,8 @@ _IDS_PER_FILE: Final = 2**48
 
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of everything inside it."""
+
+_IN_A_PHASE: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"'.encode()
 
 
 class Recording:
@@ -82,7 +84,7 @@ class Recording:
             kind: Kind to yield, for example ``"call"``; all of them if not given.
 
         Raises:
-            OSError: A file cannot be read.
+            RecordingError: A file cannot be read.
         """
         wanted = None if kind is None else Kind(kind)
         for record in self._parsed(self._lines()):
@@ -99,15 +101,24 @@ class Recording:
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each complete line with the number of its file, and count the others."""
         self._unreadable = 0
-        for number, file in enumerate(files_in(self.folder)):
-            with file.path.open("rb") as lines:
-                while line := lines.readline(_LONGEST_LINE):
-                    if line.endswith(b"}\n"):
-                        yield number, line
-                        continue
-                    self._unreadable += 1
-                    while line and not line.endswith(b"\n"):
-                        line = lines.readline(_LONGEST_LINE)
+        for number, file in enumerate(self._files()):
+            try:
+                with open_regular(file.path) as lines:
+                    while line := lines.readline(_LONGEST_LINE):
+                        if line.endswith(b"}\n"):
+                            yield number, line
+                            continue
+                        self._unreadable += 1
+                        while line and not line.endswith(b"\n"):
+                            line = lines.readline(_LONGEST_LINE)
+            except OSError as error:
+                raise not_readable(file.path, error) from error
+
+    def _files(self) -> list[ProcessFile]:
+        try:
+            return files_in(self.folder)
+        except OSError as error:
+            raise not_readable(self.folder, error) from error
 
     def columns(
         self, *names: str, kind: Kind | str | None = None
@@ -130,7 +141,7 @@ class Recording:
 
         Raises:
             MissingExtraError: numpy of the extra ``study`` is not installed.
-            OSError: A file cannot be read.
+            RecordingError: A file cannot be read.
         """
         from latspan._recording.folder._columns import columns
 
@@ -181,25 +192,27 @@ class Recording:
         records: a random sample, always the same one, and the slowest request.
 
         Raises:
-            OSError: A file cannot be read.
+            RecordingError: A file cannot be read.
         """
         counted = None
         is_load = bool(self.manifest.get("measurement"))
-        if not is_load and all(file.ended for file in files_in(self.folder)):
+        if not is_load and all(file.ended for file in self._files()):
             counted = self._counted()
         recorder = Recorder(SystemClock(), keep=0)
         kept: dict[bytes, LineSample] = {}
         is_sampled = False
-        for number, line in self._lines():
-            if is_load and _MEASURED not in line:
-                continue
-            if counted is None:
-                try:
-                    record = record_of(line)
-                except UNREADABLE:
+        for number, each in self._lines():
+            try:
+                line = compact_line(each)
+                if is_load and not _is_measured(line):
                     continue
-                recorder.record(record)
-                is_sampled |= record.ratio < 1
+                if counted is None:
+                    record = record_of(line)
+                    recorder.record(record)
+                    is_sampled |= record.ratio < 1
+            except UNREADABLE:
+                self._unreadable += 1
+                continue
             kind = kind_of_line(line)
             if kind not in kept:
                 kept[kind] = LineSample(RECORDS_KEPT)
@@ -213,9 +226,8 @@ class Recording:
     def _counted(self) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""
         counted: Snapshot | None = None
-        for path in sorted(self.folder.glob("*.hlog")):
-            for interval in read_snapshots(path):
-                counted = interval if counted is None else counted.merge(interval)
+        for interval in snapshots_in(self.folder):
+            counted = interval if counted is None else counted.merge(interval)
         return counted
 
     @property
@@ -224,27 +236,20 @@ class Recording:
         What a reader must know about the records, one sentence each.
 
         Unreadable lines are counted while the records are read, so they are known afterwards.
+
+        Raises:
+            RecordingError: The folder cannot be listed.
         """
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
         for lack in self.manifest.get("conversion", {}).get("lacks", ()):
             yield f"{CONVERTED}{lack}."
-        files = files_in(self.folder)
+        files = self._files()
         processes = len({file.process for file in files})
         if processes > 1:
             yield f"Merged from {processes:,} processes."
-        lost = count_of_lost(self.folder)
-        if lost is None:
-            yield (
-                "Missing: files of the recording were deleted before the program ended, and the"
-                " records in them are lost."
-            )
-        elif lost:
-            yield (
-                f"Missing: {_counted(lost, 'record')} of requests or calls could not be written,"
-                " or exceeded record_size_limit_mb; the program's log has the reason."
-            )
+        yield from _notes_on_lost(self.folder)
         if self._unreadable:
             yield f"Skipped: {_counted(self._unreadable, 'line')} cannot be read."
         unended = len({file.path for file in files if not file.ended})
@@ -255,6 +260,40 @@ class Recording:
                 f" {'it was' if one else 'they were'} replaced by exec, killed or ended by"
                 f" os._exit(), or still {'runs' if one else 'run'}."
             )
+
+
+def _is_measured(line: bytes) -> bool:
+    """Return whether a line of a load test is that of a measured request, or inside one."""
+    if _MEASURED in line:
+        return True
+    if _IN_A_PHASE in line:
+        return False
+    # Another program may have written the line with spaces.
+    return row_of(line).get("details", {}).get(semconv.LATSPAN_LOAD_PHASE) == "measured"
+
+
+def _notes_on_lost(folder: Path) -> Iterator[str]:
+    lost: int | None = None
+    try:
+        lost = count_of_lost(folder)
+    except FileNotFoundError:
+        yield (
+            "Missing: files of the recording were deleted before the program ended, and the"
+            " records in them are lost."
+        )
+        return
+    except OSError:
+        pass
+    if lost is None:
+        yield (
+            "Missing: an unknown number of records, because the file that counts them cannot be"
+            " read."
+        )
+    elif lost:
+        yield (
+            f"Missing: {_counted(lost, 'record')} of requests or calls could not be written,"
+            " or exceeded record_size_limit_mb; the program's log has the reason."
+        )
 
 
 def _counted(number: int, noun: str) -> str:
@@ -277,7 +316,9 @@ def open_recording(folder: str | os.PathLike[str]) -> Recording:
     try:
         return Recording(path, read_manifest(path))
     except OSError as error:
-        reason = "it has no recording.json" if path.is_dir() else error.strerror or str(error)
+        reason = error.strerror or str(error)
+        if isinstance(error, FileNotFoundError) and path.is_dir():
+            reason = "it has no recording.json"
         raise RecordingError(
             f"{path} is not a recording: {reason}",
             hint="record a program with: latspan run --record FOLDER -- PROGRAM",

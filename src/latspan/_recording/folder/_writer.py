@@ -25,7 +25,16 @@ from latspan._recording._record import RequestRecord
 from latspan._recording.folder._lines import line_of
 from latspan._recording.folder._sampling import RecordSampler
 
-__all__ = ["LARGEST_FILE", "ProcessFile", "RecordFile", "count_of_lost", "files_in", "prepare"]
+__all__ = [
+    "LARGEST_FILE",
+    "LOST",
+    "ProcessFile",
+    "RecordFile",
+    "count_of_lost",
+    "files_in",
+    "names_in",
+    "prepare",
+]
 
 LARGEST_FILE: Final = 1_000_000_000
 """Size in bytes above which a process writes no further record, if it is not set."""
@@ -35,7 +44,12 @@ _SUFFIX: Final = ".jsonl"
 _ENDED: Final = ".ended"
 """Part of the name of a file to which its process has written everything."""
 
-_LOST: Final = "lost"
+LOST: Final = "requests.lost"
+"""Name of the file with the number of records that could not be written."""
+
+_LOST_BEFORE: Final = "lost"
+"""Its name in older recordings."""
+
 _DIGITS: Final = 20
 
 
@@ -61,37 +75,77 @@ def files_in(folder: Path) -> list[ProcessFile]:
 
     A record that ends after its process has closed the file is written under the first name again.
     Then both files of that name count as ended.
+
+    Raises:
+        OSError: The folder cannot be listed.
     """
     found: list[tuple[Path, str, bool]] = []
-    for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
-        stem = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-        found.append((path, stem.removesuffix(_ENDED), stem.endswith(_ENDED)))
+    for name in sorted(names_in(folder)):
+        if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+            stem = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+            found.append((folder / name, stem.removesuffix(_ENDED), stem.endswith(_ENDED)))
     ended = {stem for _, stem, has_ended in found if has_ended}
     return [ProcessFile(path, stem.partition("-")[0], stem in ended) for path, stem, _ in found]
 
 
-def prepare(folder: Path) -> None:
+def names_in(folder: Path) -> list[str]:
     """
-    Prepare a folder for the files of several processes.
+    Return the names of the files in a folder; none if it was deleted.
+
+    Raises:
+        OSError: It cannot be listed, for example because another user may not.
+    """
+    # `Path.glob` would return nothing instead of raising.
+    with suppress(FileNotFoundError):
+        return [path.name for path in folder.iterdir()]
+    return []
+
+
+def prepare(folder: Path, *, is_new: bool) -> None:
+    """
+    Prepare a folder for the files of several processes, which may do so at the same time.
+
+    Args:
+        folder: The folder; it exists.
+        is_new: Whether latspan created it. The mode of any other folder is left as it is.
 
     Raises:
         OSError: The folder cannot be written.
     """
-    path = folder / _LOST
-    path.write_bytes(_number(0))
+    path = folder / LOST
+    try:
+        file = path.open("xb")
+    except FileExistsError:
+        # Another process of the same recording was first, and may have counted something.
+        return
+    try:
+        with file:
+            file.write(_number(0))
+    except OSError:
+        # On a full disk, the file exists without its content.
+        path.unlink(missing_ok=True)
+        raise
     if os.geteuid() == 0:
         # A server that root starts may run its workers as another user, who cannot create a file
         # here. Such a worker can still count what is missing.
-        folder.chmod(0o711)
         path.chmod(0o666)
+        if is_new:
+            folder.chmod(0o711)
 
 
 def count_of_lost(folder: Path) -> int | None:
-    """Return the number of records that could not be written; ``None`` if it is unknown."""
+    """
+    Return the number of records that could not be written; ``None`` if the file is damaged.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: It cannot be read.
+    """
     try:
-        return int((folder / _LOST).read_bytes())
-    except (OSError, ValueError):
-        return None
+        digits = _read(folder / LOST)
+    except FileNotFoundError:
+        digits = _read(folder / _LOST_BEFORE)
+    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS else None
 
 
 class RecordFile:
@@ -186,12 +240,21 @@ class RecordFile:
 
     def _count_lost(self) -> None:
         with suppress(OSError, ValueError):
-            file = os.open(self._folder / _LOST, os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(self._folder / LOST, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 os.pwrite(file, _number(int(os.pread(file, _DIGITS, 0)) + 1), 0)
             finally:
                 os.close(file)
+
+
+def _read(path: Path) -> bytes:
+    # Opened without waiting: another program may have put a FIFO in place of the file.
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.read(file, _DIGITS + 1)
+    finally:
+        os.close(file)
 
 
 def _number(lost: int) -> bytes:

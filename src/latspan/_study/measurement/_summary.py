@@ -18,6 +18,7 @@ from latspan._study.measurement._validity import CachedInput, Caveat, caveats
 from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._targets import Target
 from latspan._units import NS_PER_S
+from latspan.errors import RecordingError
 
 __all__ = ["Measurement", "StepSummary", "TargetResult", "summarize"]
 
@@ -172,11 +173,16 @@ def summarize(recording: Recording) -> Measurement:
         recording: Recording of ``latspan measure``.
 
     Raises:
-        OSError: A file of the recording cannot be read.
+        RecordingError: The manifest is damaged, or a file of the recording cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
     kind = Kind(about.get("kind", Kind.CALL))
     accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    if any(_NEEDED - account.keys() for account in accounts):
+        raise RecordingError(
+            f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
+            hint="measure again: the manifest of this recording is damaged",
+        )
     cut = {index for account in accounts for index in account.get("cut", ())}
     steps: defaultdict[int, _Collected] = defaultdict(_Collected)
     for record in recording.records(kind):
@@ -214,6 +220,9 @@ def summarize(recording: Recording) -> Measurement:
         notes=recording.notes,
     )
 
+
+_NEEDED: Final = frozenset({"load", "intended", "unsent", "generator"})
+"""Fields of every step."""
 
 _PHASE: Final = semconv.LATSPAN_LOAD_PHASE
 _UNDER_LOAD: Final = frozenset({"warmup", _MEASURED, "drain"})

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from latspan._recording import Snapshot, read_snapshots
 from latspan._recording.folder import CONVERTED, Recording, is_recording, open_recording
+from latspan._recording.folder._regular import snapshots_in
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.traces import is_url, read_any
 from latspan.errors import ConfigError
@@ -79,12 +80,12 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 
 
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
-    logs = sorted(recording.folder.glob(f"*{_LOG}"))
+    has_logs = any(recording.folder.glob(f"*{_LOG}"))
     measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
     builder.add_records(
         recording.records(),
         unsent=_unsent(measurement),
-        histograms=lambda: _snapshots(logs) if logs else None,
+        histograms=lambda: snapshots_in(recording.folder) if has_logs else None,
     )
     # What a converted file lacks is none of what a scorecard shows.
     missing = [note for note in recording.notes if not note.startswith(CONVERTED)]

@@ -130,5 +130,12 @@ def _of_one_type(values: list[object]) -> list[object]:
     """Return a column of one type, as Parquet needs it: an attribute of several becomes text."""
     kinds = {type(each) for each in values if each is not None}
     if len(kinds) > 1 or kinds & {list, tuple, dict}:
-        return [None if each is None else str(each) for each in values]
+        return [None if each is None else _encodable(str(each)) for each in values]
+    if kinds == {str}:
+        return [_encodable(each) if isinstance(each, str) else each for each in values]
     return values
+
+
+def _encodable(text: str) -> str:
+    """Return a text without lone surrogates, which Parquet cannot store."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

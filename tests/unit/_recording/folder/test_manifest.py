@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from latspan import open_recording
-from latspan._recording.folder import begin_recording, join_recording
+from latspan._recording.folder import Manifest, begin_recording, join_recording
 from latspan.errors import RecordingError
 
 
@@ -32,6 +36,40 @@ def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
         begin_recording(tmp_path, source="run")
 
 
+def test_a_folder_with_other_files_is_refused_unchanged(tmp_path: Path) -> None:
+    """The files and the mode of the folder belong to the user."""
+    (tmp_path / "lost").write_text("a user's file")
+    tmp_path.chmod(0o750)
+    with pytest.raises(RecordingError, match="is not empty") as caught:
+        begin_recording(tmp_path, source="run")
+
+    assert caught.value.hint == "use a folder that does not exist yet, or an empty one"
+    assert [path.name for path in tmp_path.iterdir()] == ["lost"]
+    assert (tmp_path / "lost").read_text() == "a user's file"
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("begin", [partial(begin_recording, source="run"), join_recording])
+def test_a_folder_that_exists_keeps_its_mode(
+    tmp_path: Path, begin: Callable[[Path], Manifest]
+) -> None:
+    """Only a folder that latspan creates gets a mode."""
+    tmp_path.chmod(0o750)
+    begin(tmp_path)
+
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
+
+
+def test_joining_overwrites_no_file(tmp_path: Path) -> None:
+    """Neither the user's files, nor the count of another process of the same recording."""
+    (tmp_path / "lost").write_text("a user's file")
+    (tmp_path / "requests.lost").write_text("7")
+    join_recording(tmp_path)
+
+    assert (tmp_path / "lost").read_text() == "a user's file"
+    assert (tmp_path / "requests.lost").read_text() == "7"
+
+
 def test_processes_that_join_share_the_manifest(tmp_path: Path) -> None:
     """The first one creates it."""
     first, second = join_recording(tmp_path), join_recording(tmp_path)
@@ -48,7 +86,7 @@ def test_an_update_keeps_what_was_there(tmp_path: Path) -> None:
 
     assert {"a": 1, "b": 2}.items() <= recording.conditions.items()
     assert recording.manifest["measurement"] == {"valid": True}
-    assert {path.name for path in tmp_path.iterdir()} == {"recording.json", "lost"}
+    assert {path.name for path in tmp_path.iterdir()} == {"recording.json", "requests.lost"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema":', "[" * 100_000, "\x00"])
@@ -56,6 +94,36 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
     """And never a traceback."""
     (tmp_path / "recording.json").write_text(text)
     with pytest.raises(RecordingError, match="is not the manifest of a recording"):
+        open_recording(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schema": []},
+        {"conditions": [1]},
+        {"conversion": "x"},
+        {"conversion": {"lacks": 5}},
+        {"conversion": {"lacks": [5]}},
+        {"measurement": "x"},
+        {"measurement": {"kind": "zz"}},
+        {"measurement": {"steps": [1]}},
+        {"measurement": {"steps": [{"load": 1}]}},
+        {"measurement": {"targets": [{}]}},
+    ],
+)
+def test_a_field_of_another_type_is_an_error(tmp_path: Path, fields: dict[str, object]) -> None:
+    """It is found when the recording is opened, not by each of its readers."""
+    text = json.dumps({"schema": "latspan.recording/1", **fields})
+    (tmp_path / "recording.json").write_text(text)
+    with pytest.raises(RecordingError, match="is not the manifest of a recording"):
+        open_recording(tmp_path)
+
+
+def test_a_manifest_that_is_no_file_is_an_error(tmp_path: Path) -> None:
+    """A FIFO without a writer does not block the reader."""
+    os.mkfifo(tmp_path / "recording.json")
+    with pytest.raises(RecordingError, match="is not a recording: it is not a regular file"):
         open_recording(tmp_path)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -15,6 +19,8 @@ from latspan._recording import Recorder
 from latspan._recording.folder import RecordFile, begin_recording
 from latspan._recording.folder import _reader as reader
 from latspan._units import NS_PER_MS, NS_PER_S
+from latspan.cli import main
+from latspan.errors import RecordingError
 from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
@@ -161,6 +167,74 @@ def test_only_the_measured_requests_of_a_load_test_are_counted(tmp_path: Path) -
 
     assert snapshot.count() == 2
     assert [record.details["latspan.load.phase"] for record in snapshot.records] == ["measured"] * 2
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ": "), (", ", ":")])
+def test_lines_with_spaces_are_counted_like_others(
+    tmp_path: Path, separators: tuple[str, str]
+) -> None:
+    """Another program may write JSON in another form."""
+    phases = ("warmup", "measured", "measured", "drain")
+    recording = recorded(
+        tmp_path,
+        *(call(number, details={"latspan.load.phase": each}) for number, each in enumerate(phases)),
+    )
+    (path,) = tmp_path.glob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line, separators=separators) + "\n" for line in lines))
+    snapshot = Recording(tmp_path, {**recording.manifest, "measurement": {"a": 1}}).snapshot()
+
+    assert snapshot.count() == 2
+    assert [record.start_epoch_ns for record in snapshot.records] == [NS_PER_S, 2 * NS_PER_S]
+
+
+def test_a_snapshot_counts_the_lines_that_cannot_be_read(tmp_path: Path) -> None:
+    """A report states them."""
+    recording = recorded(tmp_path, call(0), call(1))
+    (path,) = tmp_path.glob("*.jsonl")
+    path.write_text(path.read_text().replace('"duration_ns":1000000,', '"duration_ns":"x",'))
+
+    assert recording.snapshot().count() == 1
+    assert recording.notes == ("Skipped: 1 line cannot be read.",)
+
+
+@pytest.mark.parametrize("name", ["requests-2-cd.jsonl", "x.hlog"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling link"])
+@pytest.mark.parametrize("command", ["report", "diagnose", "scorecard"])
+def test_a_file_that_cannot_be_read_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, kind: str, name: str
+) -> None:
+    """Of the command too: exit code 4, with the file."""
+    recorded(tmp_path, call(0), call(1))
+    path = tmp_path / name
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    code = main([command, str(tmp_path)])
+    if name == "x.hlog" and command != "report":
+        # Only the lines are read, because there are all of them.
+        return
+    assert code == 4
+    assert f"error: cannot read {path}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("read", [Recording.snapshot, Recording.columns, lambda r: r.notes])
+def test_a_folder_that_cannot_be_listed_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Recording], object]
+) -> None:
+    """Another user may enter the folder of a recording that root made, but not list it."""
+    recording = recorded(tmp_path, call(0))
+
+    def refused(_: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    # The tests may run as root, to whom nothing is refused.
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(RecordingError, match=f"cannot read {tmp_path}: Permission denied"):
+        read(recording)
 
 
 def test_sources_survive(tmp_path: Path) -> None:

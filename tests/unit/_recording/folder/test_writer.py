@@ -36,7 +36,7 @@ FULL = RequestRecord(
 
 @pytest.fixture(autouse=True)
 def prepared(tmp_path: Path) -> None:
-    prepare(tmp_path)
+    prepare(tmp_path, is_new=True)
 
 
 def read(folder: Path) -> tuple[list[RequestRecord], tuple[str, ...]]:
@@ -121,6 +121,24 @@ def test_records_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
 
     assert records == []
     assert note.startswith("Missing: 4 records of requests or calls could not be written")
+
+
+def test_the_count_of_an_older_recording_is_read(tmp_path: Path) -> None:
+    """Its file had another name."""
+    (tmp_path / "requests.lost").rename(tmp_path / "lost")
+    (tmp_path / "lost").write_text("00000000000000000002")
+    (note,) = read(tmp_path)[1]
+
+    assert note.startswith("Missing: 2 records of requests or calls could not be written")
+
+
+@pytest.mark.parametrize("text", ["-5", "", "x", "1" * 5_000])
+def test_a_count_that_is_no_number_of_records_is_unknown(tmp_path: Path, text: str) -> None:
+    """Another user may write into the file."""
+    (tmp_path / "requests.lost").write_text(text)
+    (note,) = read(tmp_path)[1]
+
+    assert note.startswith("Missing: an unknown number of records")
 
 
 def test_a_deleted_folder_is_not_a_run_without_records(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""Files of a recording, opened only if they are regular files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from latspan._recording._log import read_snapshots
+from latspan._recording._snapshot import Snapshot
+from latspan._recording.folder._writer import names_in
+from latspan.errors import RecordingError
+
+__all__ = ["not_readable", "open_regular", "snapshots_in"]
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """
+    Open a file to be read, without waiting for the writer of a FIFO.
+
+    Raises:
+        OSError: It cannot be read, or is not a regular file.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def snapshots_in(folder: Path) -> Iterator[Snapshot]:
+    """
+    Yield the snapshots of all histogram logs in a folder.
+
+    Raises:
+        HistogramFormatError, HistogramPrecisionError: As :func:`read_snapshots`.
+        RecordingError: A file cannot be read.
+    """
+    try:
+        names = sorted(names_in(folder))
+    except OSError as error:
+        raise not_readable(folder, error) from error
+    for path in (folder / name for name in names if name.endswith(".hlog")):
+        try:
+            open_regular(path).close()
+            yield from read_snapshots(path)
+        except OSError as error:
+            raise not_readable(path, error) from error
+
+
+def not_readable(path: Path, error: OSError) -> RecordingError:
+    """Return the error about a file of a recording that cannot be read."""
+    return RecordingError(
+        f"cannot read {path}: {error.strerror or error}",
+        hint="read the recording as the user who made it; if a file is damaged, remove it",
+    )
