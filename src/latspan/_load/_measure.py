@@ -137,10 +137,10 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
         ConfigError: A setting, or a variable of the environment, is not valid.
     """
     path = Path(folder)
-    existed = path.exists()
+    existing = frozenset(path.iterdir()) if path.is_dir() else None
     function = None if settings.function is None else load_callable(settings.function)
     with _undisturbed():
-        asyncio.run(_Measurement(settings, path, display, function, existed=existed).run())
+        asyncio.run(_Measurement(settings, path, display, function, existing).run())
 
 
 class _Measurement:
@@ -152,14 +152,13 @@ class _Measurement:
         folder: Path,
         display: Display,
         function: Callable[[str], Any] | None,
-        *,
-        existed: bool,
+        existing: frozenset[Path] | None,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._display = display
         self._function = function
-        self._existed = existed
+        self._existing = existing
         self._interrupted = False
         self._ramp_ns = 0
         self._runner: StepRunner | None = None
@@ -202,7 +201,7 @@ class _Measurement:
             # Nothing was measured, so nothing is left behind.
             sender.close()
             shutdown()
-            _delete(self._folder, keep_folder=self._existed)
+            _delete(self._folder, self._existing)
             raise
         return sender, manifest
 
@@ -414,12 +413,23 @@ def _without_collections() -> Generator[None]:
         gc.unfreeze()
 
 
-def _delete(folder: Path, *, keep_folder: bool) -> None:
-    """Delete a recording that has nothing but a failed first request."""
-    for path in (*folder.glob("*.jsonl"), *folder.glob("*.hlog")):
-        path.unlink(missing_ok=True)
-    for name in ("recording.json", "lost"):
-        (folder / name).unlink(missing_ok=True)
-    if not keep_folder:
+def _delete(folder: Path, existing: frozenset[Path] | None) -> None:
+    """
+    Delete a recording that has nothing but a failed first request.
+
+    Args:
+        folder: Folder of the recording.
+        existing: What the folder had before, which is kept; ``None`` if it did not exist.
+    """
+    kept = existing or frozenset[Path]()
+    for pattern in _FILES:
+        for path in folder.glob(pattern):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+    if existing is None:
         with suppress(OSError):
             folder.rmdir()
+
+
+_FILES: Final = ("requests-*.jsonl", "*.hlog", "recording.json", "lost", ".lost")
+"""Patterns of the names of a recording's files."""
