@@ -30,6 +30,9 @@ _INFERENCES: Final = frozenset(
 )
 """Operations of the conventions that are one call of a model."""
 
+_SCOPE: Final = "latspan"
+"""Instrumentation scope of latspan's spans."""
+
 _LONGEST_S: Final = 10.0**9
 """Longest time that an attribute can state, in seconds: 31 years."""
 
@@ -53,6 +56,7 @@ class SpanRow(NamedTuple):
         end_ns: Unix time of its end, in nanoseconds.
         failed: Whether its status is an error.
         attributes: Its attributes, without nested ones.
+        is_written_by_latspan: Whether its instrumentation scope is latspan's.
     """
 
     trace_id: int
@@ -63,6 +67,7 @@ class SpanRow(NamedTuple):
     end_ns: int
     failed: bool
     attributes: Mapping[str, Any]
+    is_written_by_latspan: bool
 
     @property
     def is_latspans(self) -> bool:
@@ -108,8 +113,8 @@ def read_spans(path: Path) -> SpanFile:
     seen: set[tuple[int, int]] = set()
     for message in _messages(path, spans):
         try:
-            for span in _spans_of(message):
-                _add(spans, span, seen)
+            for span, is_own in _spans_of(message):
+                _add(spans, span, seen, is_own=is_own)
         except _UNREADABLE as error:
             raise RecordingError(
                 f"{path} has a span that is not OTLP/JSON: {type(error).__name__}", hint=_HINT
@@ -177,13 +182,18 @@ def _message(text: bytes) -> Mapping[str, Any] | None:
     return found if known & found.keys() else None
 
 
-def _spans_of(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _spans_of(message: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield each span of a message, and whether latspan wrote it."""
     for resource in message.get("resourceSpans", ()):
         for scope in resource.get("scopeSpans", ()):
-            yield from scope.get("spans", ())
+            is_own = (scope.get("scope") or {}).get("name") == _SCOPE
+            for span in scope.get("spans", ()):
+                yield span, is_own
 
 
-def _add(spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]]) -> None:
+def _add(
+    spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]], *, is_own: bool
+) -> None:
     trace_id, span_id = int(span["traceId"], 16), int(span["spanId"], 16)
     identity = trace_id, span_id
     if identity in seen:
@@ -210,6 +220,7 @@ def _add(spans: SpanFile, span: Mapping[str, Any], seen: set[tuple[int, int]]) -
             max(start_ns, int(span["endTimeUnixNano"])),
             span.get("status", {}).get("code") in _FAILED,
             attributes,
+            is_own,
         )
     )
 
