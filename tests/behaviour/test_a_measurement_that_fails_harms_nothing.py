@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.measuring import measure
+import pytest
+
+from latspan.testing import Script, ScriptedServer
+from support.measuring import measure
 
 NOTHING_LISTENS = "http://127.0.0.1:9/v1"
 
@@ -21,3 +24,25 @@ def test_a_failed_measurement_keeps_the_files_of_the_user(tmp_path: Path) -> Non
         "prompts.jsonl", "requests-of-mine.txt", "old.hlog",
     }  # fmt: skip
     assert not (tmp_path / "recording.json").exists()
+
+
+PROMPT = "patient John Doe 555-0199 has leukemia"
+
+
+@pytest.mark.parametrize("target", ["server", "app:answer"])
+def test_an_error_does_not_repeat_the_prompt(tmp_path: Path, target: str) -> None:
+    """A server or an exception may quote it, and a terminal is often a log of a build."""
+    (tmp_path / "prompts.jsonl").write_text(f'{{"prompt": "{PROMPT}"}}\n')
+    (tmp_path / "app.py").write_text("def answer(text): raise ValueError('not allowed: ' + text)\n")
+
+    with ScriptedServer(Script.refused(400, error=f"not allowed: {PROMPT}")) as server:
+        done = measure(
+            server.base_url if target == "server" else target,
+            tmp_path / "recording",
+            *("--model", "m", "--prompts", str(tmp_path / "prompts.jsonl")),
+            cwd=tmp_path,
+        )
+
+    assert done.code == 2
+    assert "not allowed: ***" in done.errors
+    assert "leukemia" not in done.errors

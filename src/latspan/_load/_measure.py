@@ -300,7 +300,7 @@ class _Measurement:
         settings = self._settings
         what = settings.function
         if settings.endpoint is not None:
-            what = settings.endpoint.url
+            what = settings.endpoint.shown
         steps = settings.steps
         known: dict[str, Any] = {
             "measured": what,

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from latspan._shown import address, foreign
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _TARGET: Final = re.compile(
     r"(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)"
 )
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_VARIABLE: Final = re.compile("[A-Z][A-Z0-9_]*")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -249,7 +251,7 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
 def _described(target: str) -> tuple[str, InferencePath | None]:
     """Return the name of what is measured, and its inference path if it is one."""
     if "://" in target:
-        return target, None
+        return address(target), None
     from latspan._targets import SUFFIX, read_inference_path
 
     if ":" in target and not target.endswith(SUFFIX):
@@ -259,7 +261,7 @@ def _described(target: str) -> tuple[str, InferencePath | None]:
                 raise ConfigError(f"'{target}' is not a URL", hint=f"use http://{target}/v1")
             return target, None
         raise ConfigError(
-            f"'{target}' is neither a name, nor a URL, nor module:function",
+            f"'{foreign(target.partition('?')[0])}' is neither a name, nor a URL, nor module:function",
             hint="for example chat, http://localhost:8000/v1 or app:answer",
         )
     path = read_inference_path(target)
@@ -270,6 +272,12 @@ def _api_key(arguments: argparse.Namespace) -> str | None:
     named: str | None = arguments.api_key_env
     key = os.environ.get(named or _KEY, "").strip()
     if named is not None and not key:
+        if not _VARIABLE.fullmatch(named):
+            # It may be the key itself, so it is not shown.
+            raise ConfigError(
+                "the variable that --api-key-env names has no API key",
+                hint="pass the name of a variable, not the key: --api-key-env MY_API_KEY",
+            )
         raise ConfigError(f"the variable {named} has no API key", hint=f"export {named}=...")
     if not key.isascii() or not key.isprintable():
         raise ConfigError(

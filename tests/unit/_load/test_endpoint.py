@@ -35,7 +35,16 @@ def test_a_url_is_taken_apart(
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://h/v1", "http://", "http://h:x/v1", "http://u:secret@h/v1", "http://h/v1?key=s3"]
+    "url",
+    [
+        "ftp://h/v1",
+        "http://",
+        "http://h:x/v1",
+        "http://u:secret@h/v1",
+        "http://h/v1?key=s3",
+        "http://h/v1#secret",
+        "http://h/v1;k=secret",
+    ],
 )
 def test_anything_else_is_refused_without_showing_a_secret(url: str) -> None:
     """Credentials belong into a variable."""
@@ -61,6 +70,23 @@ def test_the_key_is_sent_and_not_shown() -> None:
     assert "abc123" not in repr(endpoint)
     assert endpoint.without_key("no access for abc123def456") == "no access for ***"
     assert endpoint.without_key("Incorrect key sk-proj-AbC_123***789.") == "Incorrect key ***"
+
+
+@pytest.mark.parametrize(
+    "said", ["no: my-Private-45…", "no: bXktUHJpdmF0ZS00NTY3", "no: my-Private-4567"]
+)
+def test_no_part_of_the_key_that_a_server_repeats_is_shown(said: str) -> None:
+    """Neither its beginning, nor its Base64 form."""
+    endpoint = Endpoint.from_url("http://h/v1", api_key="my-Private-4567")
+    assert endpoint.without_key(said).startswith("no: ***")
+    assert "Private" not in endpoint.without_key(said)
+
+
+def test_a_key_in_the_path_is_sent_and_not_shown() -> None:
+    """A part of the path that reads like a key is hidden in messages and recordings."""
+    endpoint = Endpoint.from_url("http://h/my-secret-KEY-4711/v1")
+    assert endpoint.chat_path == "/my-secret-KEY-4711/v1/chat/completions"
+    assert endpoint.shown == "http://h/***/v1"
 
 
 @pytest.mark.parametrize(

@@ -242,3 +242,24 @@ def test_settings_hold_no_key_in_their_text(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     assert "sk-secret" not in repr(_settings(_URL))
     assert "sk-secret" not in json.dumps(_settings(_URL).parameters)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("127.0.0.1:9/v1?api_key=my-S3CRET",),
+        (_URL, "--api-key-env", "my-S3CRET"),
+        ("http://localhost:8000/v1#my-S3CRET",),
+    ],
+)
+def test_no_error_about_the_command_line_shows_a_key(line: tuple[str, ...]) -> None:
+    """Neither one in the target, nor one given instead of its variable."""
+    with pytest.raises(ConfigError) as caught:
+        _settings(*line)
+    assert "S3CRET" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_the_name_of_a_url_is_shown_without_its_key() -> None:
+    """It is part of the recording and of the name of its folder."""
+    settings = _settings("http://localhost:8000/my-secret-4711/v1")
+    assert settings.name == "http://localhost:8000/***/v1"

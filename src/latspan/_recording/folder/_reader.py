@@ -20,6 +20,7 @@ from latspan._recording.folder._lines import UNREADABLE, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
 from latspan._recording.folder._writer import count_of_lost, files_in
 from latspan._segments import Kind
+from latspan._shown import location
 from latspan.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -279,6 +280,6 @@ def open_recording(folder: str | os.PathLike[str]) -> Recording:
     except OSError as error:
         reason = "it has no recording.json" if path.is_dir() else error.strerror or str(error)
         raise RecordingError(
-            f"{path} is not a recording: {reason}",
+            f"{location(os.fspath(folder))} is not a recording: {reason}",
             hint="record a program with: latspan run --record FOLDER -- PROGRAM",
         ) from error

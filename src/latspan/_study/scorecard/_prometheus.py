@@ -47,7 +47,7 @@ _SEGMENTS: Final = "latspan_segment_duration_seconds"
 
 def is_url(path: str) -> bool:
     """Return whether a source is the URL of a server."""
-    return path.startswith(("http://", "https://"))
+    return path.lower().startswith(("http://", "https://"))
 
 
 class PrometheusTotals(NamedTuple):
@@ -246,8 +246,8 @@ class _Server:
             return [(each["metric"], each) for each in cast("list[dict[str, Any]]", found)]
         except urllib.error.HTTPError as error:
             with error:
-                reason = foreign(error.read(2_000).decode("utf-8", "replace"))
-            raise self._error(f"answered {error.code}: {reason}") from error
+                reason = _reason_in(error.read(2_000))
+            raise self._error(f"answered {error.code}{reason}") from error
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise self._error(f"does not answer: {foreign(str(reason))}") from error
@@ -259,3 +259,12 @@ class _Server:
             f"{address(self._url)} {what}",
             hint="use the address of a Prometheus server, for example http://localhost:9090",
         )
+
+
+def _reason_in(body: bytes) -> str:
+    """Return Prometheus' reason for an error; of any other response, only the status is shown."""
+    try:
+        reason: object = json.loads(body)["error"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return f": {foreign(reason)}" if isinstance(reason, str) else ""

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from latspan._recording import Snapshot, read_snapshots
 from latspan._recording.folder import CONVERTED, Recording, is_recording, open_recording
+from latspan._shown import location
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.scorecard._prometheus import is_url
 from latspan._study.traces import read_any
@@ -44,8 +45,9 @@ def add_source(builder: ScorecardBuilder, path: str) -> tuple[str, ...]:
     try:
         return tuple(_add(builder, Path(path)))
     except OSError as error:
+        failed = path if "://" in path else str(error.filename or path)
         raise ConfigError(
-            f"cannot read {error.filename or path}: {error.strerror}",
+            f"cannot read {location(failed)}: {error.strerror}",
             hint="use the path of a recording, a .hlog file or a file of OTLP/JSON traces",
         ) from error
 
