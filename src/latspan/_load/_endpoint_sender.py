@@ -146,7 +146,8 @@ async def find_model(endpoint: Endpoint) -> str:
         raise _refused(endpoint, answer.status, endpoint.without_key(_message_in(answer.body)))
     if not found:
         raise MeasurementError(
-            f"{endpoint.shown} does not list its models, so the model is not known{_status(answer)}",
+            f"{endpoint.shown} does not list its models, so the model is not known"
+            f"{_status(answer)}",
             hint=_versioned(endpoint) or "name the model with --model",
         )
     shown = ", ".join(sorted(found)[:10])
@@ -174,7 +175,8 @@ def explain(
     if status == _NOT_FOUND:
         hint = _versioned(endpoint) or "check the name of the model, and the path of the URL"
         return MeasurementError(
-            f"{endpoint.shown} has no chat completions for the model '{model}' (status 404){because}",
+            f"{endpoint.shown} has no chat completions for the model '{model}' (status 404)"
+            f"{because}",
             hint=hint,
         )
     if status == _TOO_MANY:

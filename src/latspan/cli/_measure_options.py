@@ -260,8 +260,9 @@ def _described(target: str) -> tuple[str, InferencePath | None]:
             if attribute.isdecimal():
                 raise ConfigError(f"'{target}' is not a URL", hint=f"use http://{target}/v1")
             return target, None
+        shown = foreign(target.partition("?")[0])
         raise ConfigError(
-            f"'{foreign(target.partition('?')[0])}' is neither a name, nor a URL, nor module:function",
+            f"'{shown}' is neither a name, nor a URL, nor module:function",
             hint="for example chat, http://localhost:8000/v1 or app:answer",
         )
     path = read_inference_path(target)

@@ -29,6 +29,9 @@ _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
 _RATES: Final = frozenset({"time_per_output_token"})
 """Metrics that do not begin with the request, so the wait to be sent is no part of them."""
 
+_FIRST_TOKENS: Final = frozenset({"time_to_first_token", "time_to_first_visible_token"})
+"""Metrics that a response without a token misses, whatever the limit is."""
+
 _THIRDS: Final = 3
 
 
@@ -264,13 +267,18 @@ def _step(
     failed = sum(collected.outcomes.values()) - completed
     is_open = "concurrency" not in account["load"]
     latencies: dict[tuple[str, Origin], Latency] = {}
+    without_token = 0
     for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
+        # A response without a token never gives its user a first one.
+        known = len(collected.values[metric])
+        empty = completed - known if known and metric in _FIRST_TOKENS else 0
+        without_token = max(without_token, empty)
         for origin in _origins(metric, is_open=is_open):
             values = (
                 value + (lag if origin is Origin.SCHEDULE else 0)
                 for value, lag in collected.values[metric]
             )
-            latency = Latency.of(metric, origin, values, failed)
+            latency = Latency.of(metric, origin, values, failed + empty)
             # If requests completed without a value, the metric is not defined for them.
             if latency.values_ns or not completed:
                 latencies[metric, origin] = latency
@@ -299,6 +307,7 @@ def _step(
                 cached=cached,
                 # A closed loop keeps its number in flight by itself.
                 in_flight=_in_flight(collected) if is_open else None,
+                without_token=without_token,
             )
         ),
         targets=tuple(_results(targets, latencies)),
