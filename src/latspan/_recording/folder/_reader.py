@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "open_recording"]
+__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "cut_indexes", "open_recording"]
 
 CONVERTED: Final = "Converted: "
 """Beginning of the notes on what a file of another program did not have."""
@@ -44,6 +45,8 @@ _IDS_PER_FILE: Final = 2**48
 
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of everything inside it."""
+
+_INDEX: Final = re.compile(f'"{re.escape(semconv.LATSPAN_LOAD_INDEX)}": *([0-9]+)'.encode())
 
 
 class Recording:
@@ -178,8 +181,9 @@ class Recording:
         The histograms are those that the processes wrote, which count every request, also of a
         recording that has only a sample of the lines. If a process was killed, they lack its last
         requests, and all lines are counted instead. Of a load test, only the measured requests are
-        counted, without warm-up and drain. Of each kind, the snapshot has up to 5,000 complete
-        records: a random sample, always the same one, and the slowest request.
+        counted, without warm-up, drain and those that its end cancelled. Of each kind, the snapshot
+        has up to 5,000 complete records: a random sample, always the same one, and the slowest
+        request.
 
         Raises:
             OSError: A file cannot be read.
@@ -188,11 +192,12 @@ class Recording:
         is_load = bool(self.manifest.get("measurement"))
         if not is_load and all(file.ended for file in files_in(self.folder)):
             counted = self._counted()
+        cut = cut_indexes(self.manifest)
         recorder = Recorder(SystemClock(), keep=0)
         kept: dict[bytes, LineSample] = {}
         is_sampled = False
         for number, line in self._lines():
-            if is_load and _MEASURED not in line:
+            if is_load and (_MEASURED not in line or (cut and _index_in(line) in cut)):
                 continue
             if counted is None:
                 try:
@@ -256,6 +261,24 @@ class Recording:
                 f" {'it was' if one else 'they were'} replaced by exec, killed or ended by"
                 f" os._exit(), or still {'runs' if one else 'run'}."
             )
+
+
+def cut_indexes(manifest: Mapping[str, Any]) -> frozenset[object]:
+    """
+    Return the indexes of the requests of a load test that its end cancelled.
+
+    They did not end by themselves, so nothing follows from their outcome or duration.
+
+    Args:
+        manifest: Manifest of the recording.
+    """
+    steps: Iterable[Mapping[str, Any]] = manifest.get("measurement", {}).get("steps", ())
+    return frozenset(index for step in steps for index in step.get("cut", ()))
+
+
+def _index_in(line: bytes) -> int | None:
+    found = _INDEX.search(line)
+    return None if found is None else int(found[1])
 
 
 def _counted(number: int, noun: str) -> str:

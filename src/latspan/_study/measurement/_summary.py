@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from latspan import semconv
 from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording
+from latspan._recording.folder import Recording, cut_indexes
 from latspan._segments import Kind, Outcome
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput, Finding, findings
@@ -180,7 +180,7 @@ def summarize(recording: Recording) -> Measurement:
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
     kind = Kind(about.get("kind", Kind.CALL))
     accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
-    cut = {index for account in accounts for index in account.get("cut", ())}
+    cut = cut_indexes(recording.manifest)
     steps: defaultdict[int, _Collected] = defaultdict(_Collected)
     for record in recording.records(kind):
         details = record.details
@@ -288,7 +288,7 @@ def _step(
         load=account["load"],
         intended=account["intended"],
         unsent=account["unsent"],
-        cut=len(account["cut"]),
+        cut=len(account.get("cut", ())),
         outcomes=dict(collected.outcomes),
         errors=dict(collected.errors.most_common()),
         latencies=latencies,
@@ -299,7 +299,7 @@ def _step(
             collected.output_tokens / elapsed_s if elapsed_s and collected.output_tokens else None
         ),
         cached=cached,
-        generator=account["generator"],
+        generator=account.get("generator", {}),
         findings=tuple(
             findings(
                 account,

@@ -6,8 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from latspan import semconv
 from latspan._recording import Snapshot, read_snapshots
-from latspan._recording.folder import CONVERTED, Recording, is_recording, open_recording
+from latspan._recording.folder import (
+    CONVERTED,
+    Recording,
+    cut_indexes,
+    is_recording,
+    open_recording,
+)
 from latspan._shown import location
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.scorecard._prometheus import is_url
@@ -84,8 +91,13 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
     logs = sorted(recording.folder.glob(f"*{_LOG}"))
     measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    cut = cut_indexes(recording.manifest)
     builder.add_records(
-        recording.records(),
+        (
+            record
+            for record in recording.records()
+            if not cut or record.details.get(semconv.LATSPAN_LOAD_INDEX) not in cut
+        ),
         unsent=_unsent(measurement),
         histograms=lambda: _snapshots(logs) if logs else None,
     )
