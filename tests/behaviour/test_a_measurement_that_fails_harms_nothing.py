@@ -46,3 +46,17 @@ def test_an_error_does_not_repeat_the_prompt(tmp_path: Path, target: str) -> Non
     assert done.code == 2
     assert "not allowed: ***" in done.errors
     assert "leukemia" not in done.errors
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import sys\nsys.exit(0)\ndef answer(text): ...", "def answer(text): raise SystemExit(0)"],
+)
+def test_code_that_exits_does_not_look_like_success(tmp_path: Path, source: str) -> None:
+    """Neither the module nor the function decides the exit code of the measurement."""
+    (tmp_path / "app.py").write_text(source)
+
+    done = measure("app:answer", tmp_path / "recording", cwd=tmp_path)
+
+    assert done.code == 2
+    assert "SystemExit: 0" in done.errors
