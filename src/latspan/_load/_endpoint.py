@@ -65,6 +65,11 @@ class Endpoint:
                 hint="pass the key in the variable OPENAI_API_KEY, or name another variable with"
                 " --api-key-env",
             )
+        if not parts.path.isascii():
+            raise ConfigError(
+                f"the path of the URL '{shown}' has characters that HTTP does not allow",
+                hint="percent-encode them, for example é as %C3%A9",
+            )
         return cls(
             scheme=parts.scheme,
             host=parts.hostname,

@@ -42,6 +42,7 @@ def test_a_url_is_taken_apart(
         "http://h:x/v1",
         "http://u:secret@h/v1",
         "http://h/v1?key=s3",
+        "http://h/\u20ac",
         "http://h/v1#secret",
         "http://h/v1;k=secret",
     ],
