@@ -19,7 +19,7 @@ from latspan._shown import location
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.scorecard._prometheus import is_url
 from latspan._study.traces import read_any
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, RecordingError
 
 __all__ = ["add_source"]
 
@@ -79,8 +79,18 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
         builder.add_snapshots(_snapshots(logs))
     traces = sorted(each for each in folder.iterdir() if each.suffix in _TRACES)
     recordings = sorted(each for each in folder.iterdir() if is_recording(each))
+    others: list[RecordingError] = []
     for each in (*traces, *recordings):
-        yield from _add(builder, each)
+        try:
+            yield from _add(builder, each)
+        except RecordingError as error:
+            if each in recordings:
+                raise
+            # A file of another program, such as package.json, or a damaged one.
+            others.append(error)
+            yield f"{each} is skipped: it has no traces that can be read."
+    if others and len(others) == len((*logs, *traces, *recordings)):
+        raise others[0]
     if not (logs or traces or recordings):
         raise ConfigError(
             f"nothing to read in the folder {folder}",
