@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from latspan.testing import Script, ScriptedServer
-from support.measuring import measure
+from support.measuring import measure, starting
 
 NOTHING_LISTENS = "http://127.0.0.1:9/v1"
 
@@ -60,3 +62,21 @@ def test_code_that_exits_does_not_look_like_success(tmp_path: Path, source: str)
 
     assert done.code == 2
     assert "SystemExit: 0" in done.errors
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_the_first_request_has_its_exit_code(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """As in a shell; nothing was measured, so no recording is left."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        process = starting(url, tmp_path / "recording", "--model", "m")
+        with silent.accept()[0] as connection:
+            connection.recv(1)
+            process.send_signal(number)
+            process.communicate(timeout=60)
+
+    assert process.returncode == code
+    assert not (tmp_path / "recording").exists()

@@ -136,6 +136,11 @@ async def find_model(endpoint: Endpoint) -> str:
     """
     try:
         answer = await endpoint.models(_MODELS_TIMEOUT_S)
+    except TimeoutError as error:
+        raise MeasurementError(
+            f"{endpoint.shown} did not list its models within {_MODELS_TIMEOUT_S:g} s",
+            hint="name the model with --model, or check that the server is ready",
+        ) from error
     except Exception as error:
         failed = Answer(outcome=Outcome.ERROR, duration_ns=0, error=error)
         raise explain(endpoint, "", failed) from error

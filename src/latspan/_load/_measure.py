@@ -140,7 +140,14 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
     existing = frozenset(path.iterdir()) if path.is_dir() else None
     function = None if settings.function is None else load_callable(settings.function)
     with _undisturbed():
-        asyncio.run(_Measurement(settings, path, display, function, existing).run())
+        measurement = _Measurement(settings, path, display, function, existing)
+        try:
+            asyncio.run(measurement.run())
+        except KeyboardInterrupt:
+            if measurement.was_terminated:
+                # The handler of the command line, which is back in place, has its exit code.
+                signal.raise_signal(signal.SIGTERM)
+            raise
 
 
 class _Measurement:
@@ -160,6 +167,8 @@ class _Measurement:
         self._function = function
         self._existing = existing
         self._interrupted = False
+        self.was_terminated = False
+        """Whether SIGTERM interrupted it, and not Ctrl-C."""
         self._ramp_ns = 0
         self._runner: StepRunner | None = None
         self._main: asyncio.Task[Any] | None = None
@@ -331,7 +340,7 @@ class _Measurement:
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         try:
             for number in _SIGNALS:
-                loop.add_signal_handler(number, self._interrupt)
+                loop.add_signal_handler(number, self._interrupt, number)
         except (RuntimeError, ValueError):
             # Not on the main thread: whoever runs this there handles signals itself.
             yield
@@ -343,8 +352,9 @@ class _Measurement:
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, number: signal.Signals) -> None:
         self._interrupted = True
+        self.was_terminated |= number is signal.SIGTERM
         if self._runner is not None:
             self._runner.interrupt()
         elif self._main is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import pytest
 
+from latspan._load import _endpoint_sender
 from latspan._load._endpoint import Endpoint, HttpAnswer
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, MeasurementError
 
 
 @pytest.mark.parametrize(
@@ -103,3 +107,18 @@ def test_a_key_in_the_path_is_sent_and_not_shown() -> None:
 def test_models_are_read_from_their_list(body: bytes, ids: list[str]) -> None:
     """Anything else has none."""
     assert HttpAnswer(200, body).model_ids == ids
+
+
+def test_a_server_that_does_not_list_its_models_in_time_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error has a reason, and the hint avoids the request."""
+    monkeypatch.setattr(_endpoint_sender, "_MODELS_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = Endpoint.from_url(f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        with pytest.raises(
+            MeasurementError, match=r"did not list its models within 0\.05 s"
+        ) as caught:
+            asyncio.run(_endpoint_sender.find_model(endpoint))
+    assert caught.value.hint is not None
+    assert "--model" in caught.value.hint
