@@ -186,7 +186,8 @@ def _spans_of(message: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], b
     """Yield each span of a message, and whether latspan wrote it."""
     for resource in message.get("resourceSpans", ()):
         for scope in resource.get("scopeSpans", ()):
-            is_own = (scope.get("scope") or {}).get("name") == _SCOPE
+            about: Mapping[str, Any] | None = scope.get("scope")
+            is_own = about is not None and about.get("name") == _SCOPE
             for span in scope.get("spans", ()):
                 yield span, is_own
 
