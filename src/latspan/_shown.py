@@ -15,7 +15,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["HIDDEN", "LONGEST", "address", "foreign", "printable", "setting"]
+__all__ = [
+    "HIDDEN",
+    "LONGEST",
+    "address",
+    "foreign",
+    "location",
+    "printable",
+    "setting",
+    "without_repeats",
+]
 
 HIDDEN: Final = "***"
 """Replacement for a credential."""
@@ -52,6 +61,11 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 """Parts of the names of values that are hidden."""
+
+_LIKE_A_KEY: Final = re.compile(r"(?:sk|gsk|pk)[-_][\w.-]{6,}")
+_PARAMETERS: Final = re.compile(r";[\w.%-]+=")
+_LEAST_REPEATED: Final = 8
+"""Least number of characters in a row that are recognised as a repeated part of a secret."""
 
 _SECRET_VARIABLE: Final = re.compile("HEADERS|KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 _ADDRESS_VARIABLE: Final = re.compile("ENDPOINT|URL|PROXY")
@@ -99,14 +113,54 @@ def foreign(text: str, *, longest: int = LONGEST) -> str:
 
 def address(text: str) -> str:
     """
-    Return an address without its user, password, query and fragment.
+    Return an address without its user, password, path parameters, query and fragment.
 
-    A part of its path that is too long to have been typed is treated as a token too.
+    A part of its path that is too long to have been typed, or that reads like a key, is treated as
+    a token too.
 
     Args:
         text: Text given as an address, valid or not.
     """
     return printable(_without_credentials(text.strip(), whole=True))
+
+
+def location(text: str) -> str:
+    """
+    Return the path of a file or a folder, or the address that was given instead of one.
+
+    Args:
+        text: A path, which is shown whole, or an address, whose credentials are hidden.
+    """
+    return address(text) if "://" in text else printable(text)
+
+
+def without_repeats(text: str, secret: str, *, least: int = _LEAST_REPEATED) -> str:
+    """
+    Return a foreign text without the parts of a secret that it repeats.
+
+    Args:
+        text: A server's response, or an exception's message.
+        secret: A key or a prompt that the other side has received. If it has fewer than eight
+            characters, the text is returned as it is, because any text may contain them.
+        least: Least number of characters in a row that count as a part of the secret.
+    """
+    if len(secret) < _LEAST_REPEATED:
+        return text
+    least = min(least, len(secret))
+    text = text[:_MOST]
+    shown: list[str] = []
+    at = 0
+    while at < len(text):
+        end = at + least
+        if end > len(text) or text[at:end] not in secret:
+            shown.append(text[at])
+            at += 1
+            continue
+        while end < len(text) and text[at : end + 1] in secret:
+            end += 1
+        shown.append(HIDDEN)
+        at = end
+    return "".join(shown)
 
 
 def setting(variable: str, value: str) -> str:
@@ -145,6 +199,8 @@ def _without_credentials(word: str, *, whole: bool = False) -> str:
     if before > 1:
         rest = f"{HIDDEN}@{rest[before:]}"
     is_address = whole or bool(slashes)
+    if whole and (parameters := _PARAMETERS.search(rest)):
+        rest = rest[: parameters.start()]
     ends = "?#" if is_address else "?" if rest.startswith("/") else ""
     for mark in ends:
         rest = rest.partition(mark)[0]
@@ -153,9 +209,16 @@ def _without_credentials(word: str, *, whole: bool = False) -> str:
         name, colon, port = host.rpartition(":")
         if colon and not host.endswith("]") and not port.isdecimal():
             host = f"{name}:{HIDDEN}" if port else host
-        parts = [HIDDEN if len(part) > _LONGEST_PART else part for part in path.split("/")]
+        parts = [HIDDEN if _is_token(part) else part for part in path.split("/")]
         rest = f"{host}{slash}{'/'.join(parts)}"
     return head + slashes + rest
+
+
+def _is_token(part: str) -> bool:
+    """Return whether a part of a path may be a key: too long, or named and numbered like one."""
+    if len(part) > _LONGEST_PART or _LIKE_A_KEY.fullmatch(part):
+        return True
+    return any(map(str.isdigit, part)) and _is_secret(part)
 
 
 def _without_secret(pair: re.Match[str]) -> str:

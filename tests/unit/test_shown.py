@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._shown import address, foreign, printable, setting
+from latspan._shown import address, foreign, location, printable, setting, without_repeats
 from latspan.errors import ConfigError, ServerStartError
 
 SECRET = "S3CRET"
@@ -36,6 +36,10 @@ letters = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=1
         ("http://host/?token=S3CRET", "http://host/"),
         ("http://host/#token=S3CRET", "http://host/"),
         ("http://host/v1/" + "a1" * 16 + "/traces", "http://host/v1/***/traces"),
+        ("http://host/v1;key=S3CRET", "http://host/v1"),
+        ("http://host/my-secret-4711/v1", "http://host/***/v1"),
+        ("http://host/sk-S3CRETKEY/v1", "http://host/***/v1"),
+        ("http://host/v1/gpt-4o-2024-11-20", "http://host/v1/gpt-4o-2024-11-20"),
         ("http://host/\x1b]0;x\x07", "http://host/\\x1b]0;x\\x07"),
     ],
 )
@@ -136,3 +140,23 @@ def test_an_error_is_printable_with_any_quoted_text() -> None:
     assert str(error) == "no tag '\\x1b]0;x\\x07\\n\\u202e'\nhint: say \\x9b2J"
     assert str(failed) == "it said:\none\\x1b[2J\ntwo"
     assert len(str(ConfigError("a" * 10_000))) == 2_000
+
+
+def test_a_path_is_shown_whole_and_an_address_is_not() -> None:
+    """A command may get an address where it needs a path."""
+    assert location("/srv/a@b/recording") == "/srv/a@b/recording"
+    assert location("ftp://user:S3CRET@host/x") == "ftp://***@host/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret", "shown"),
+    [
+        ("bad key 12345678", "12345678", "bad key ***"),
+        ("bad key 123456789", "0123456789abcdef", "bad key ***"),
+        ("bad key 1234567", "1234567", "bad key 1234567"),
+        ("", "12345678", ""),
+    ],
+)
+def test_what_a_text_repeats_of_a_secret_is_hidden(text: str, secret: str, shown: str) -> None:
+    """From eight characters in a row on."""
+    assert without_repeats(text, secret) == shown

@@ -21,9 +21,13 @@ from latspan._segments import Outcome
 from latspan._shown import foreign
 from latspan.errors import MeasurementError
 
-__all__ = ["CallableSender", "load_callable"]
+__all__ = ["CallableSender", "FunctionExitError", "load_callable"]
 
 _MOST_THREADS: Final = 512
+
+
+class FunctionExitError(Exception):
+    """The measured function raised ``SystemExit``, which fails its request like any error."""
 
 
 def load_callable(name: str) -> Callable[[str], Any]:
@@ -46,7 +50,7 @@ def load_callable(name: str) -> Callable[[str], Any]:
             f"no module named '{module_name}'",
             hint="run the command in the folder of the module, or install its package",
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed_import(name, error) from error
     for part in attribute.split("."):
         found = getattr(found, part, None)
@@ -120,6 +124,13 @@ class CallableSender:
         return Answer(outcome=outcome, duration_ns=time.perf_counter_ns() - began_ns, error=error)
 
     async def _call(self, text: str) -> None:
+        try:
+            await self._call_to_its_end(text)
+        except SystemExit as error:
+            # asyncio would end the event loop, and with it the measurement, with its exit code.
+            raise FunctionExitError(f"SystemExit: {error}") from error
+
+    async def _call_to_its_end(self, text: str) -> None:
         if self._threads is None:
             result = self._function(text)
         else:
@@ -148,9 +159,10 @@ class CallableSender:
         """
         answer = await self.send(0)
         if answer.error is not None:
+            said = self._prompts.of(0).hidden_in(str(answer.error))
             raise MeasurementError(
                 f"{self._name} fails on the first prompt: {type(answer.error).__name__}:"
-                f" {foreign(str(answer.error))}",
+                f" {foreign(said)}",
                 hint="call it once yourself to see the traceback",
             ) from answer.error
         return answer

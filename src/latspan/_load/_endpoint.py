@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from latspan._shown import HIDDEN, address
+from latspan._shown import HIDDEN, address, without_repeats
 from latspan._version import __version__
 from latspan.errors import ConfigError
 
@@ -55,11 +56,16 @@ class Endpoint:
             raise ConfigError(f"'{shown}' is not a URL: {error}", hint=_EXAMPLE) from None
         if parts.scheme not in _PORTS or not parts.hostname:
             raise ConfigError(f"'{shown}' is not an http or https URL", hint=_EXAMPLE)
-        if parts.username is not None or parts.query:
+        if parts.username is not None or set(url) & set("?#;"):
             raise ConfigError(
-                f"the URL '{shown}' has credentials or a query",
+                f"the URL '{shown}' has credentials, a query, path parameters or a fragment",
                 hint="pass the key in the variable OPENAI_API_KEY, or name another variable with"
                 " --api-key-env",
+            )
+        if not parts.path.isascii():
+            raise ConfigError(
+                f"the path of the URL '{shown}' has characters that HTTP does not allow",
+                hint="percent-encode them, for example é as %C3%A9",
             )
         return cls(
             scheme=parts.scheme,
@@ -86,10 +92,16 @@ class Endpoint:
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.base_path}"
 
+    @property
+    def shown(self) -> str:
+        """URL of the API as messages and recordings show it, without keys in its path."""
+        return address(self.url)
+
     def without_key(self, text: str) -> str:
-        """Return the text of a server without anything that looks like a key that it repeats."""
+        """Return the text of a server without the parts of the key that it repeats."""
         if self.api_key is not None:
-            text = text.replace(self.api_key, HIDDEN)
+            for form in (self.api_key, _base64(self.api_key), quote(self.api_key, safe="")):
+                text = without_repeats(text, form)
         return _LIKE_A_KEY.sub(HIDDEN, text)
 
     def tls(self) -> ssl.SSLContext | None:
@@ -107,6 +119,10 @@ class Endpoint:
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key}"
         return headers
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode().rstrip("=")
 
 
 _EXAMPLE: Final = "for example: latspan measure http://localhost:8000/v1"

@@ -119,7 +119,7 @@ class EndpointSender:
         """
         answer = await self._client.ask(self._body(0), self._settings.timeout_s)
         if answer.outcome is not Outcome.COMPLETED or answer.first_token_ns is None:
-            raise explain(self._endpoint, self._settings.model, answer)
+            raise explain(self._endpoint, self._settings.model, answer, self._prompts.of(0))
         return answer
 
     async def close(self) -> None:
@@ -136,6 +136,11 @@ async def find_model(endpoint: Endpoint) -> str:
     """
     try:
         answer = await list_models(endpoint, _MODELS_TIMEOUT_S)
+    except TimeoutError as error:
+        raise MeasurementError(
+            f"{endpoint.shown} did not list its models within {_MODELS_TIMEOUT_S:g} s",
+            hint="name the model with --model, or check that the server is ready",
+        ) from error
     except Exception as error:
         failed = Answer(outcome=Outcome.ERROR, duration_ns=0, error=error)
         raise explain(endpoint, "", failed) from error
@@ -146,12 +151,13 @@ async def find_model(endpoint: Endpoint) -> str:
         raise _refused(endpoint, answer.status, endpoint.without_key(_message_in(answer.body)))
     if not found:
         raise MeasurementError(
-            f"{endpoint.url} does not list its models, so the model is not known{_status(answer)}",
+            f"{endpoint.shown} does not list its models, so the model is not known"
+            f"{_status(answer)}",
             hint=_versioned(endpoint) or "name the model with --model",
         )
     shown = ", ".join(sorted(found)[:10])
     raise MeasurementError(
-        f"{endpoint.url} has {len(found):,} models",
+        f"{endpoint.shown} has {len(found):,} models",
         hint=f"choose one with --model: {shown}{', …' if len(found) > 10 else ''}",
     )
 
@@ -160,9 +166,13 @@ def _status(answer: HttpAnswer) -> str:
     return "" if answer.status == _OK else f": status {answer.status}"
 
 
-def explain(endpoint: Endpoint, model: str, answer: Answer) -> MeasurementError:
-    """Return the error about a first request that did not complete."""
+def explain(
+    endpoint: Endpoint, model: str, answer: Answer, prompt: Prompt | None = None
+) -> MeasurementError:
+    """Return the error about a first request, of a prompt, that did not complete."""
     said = endpoint.without_key(_message_in(answer.error_body))
+    if prompt is not None:
+        said = prompt.hidden_in(said)
     because = f": {foreign(said)}" if said else ""
     status = answer.status
     if status in _UNAUTHORIZED:
@@ -170,27 +180,28 @@ def explain(endpoint: Endpoint, model: str, answer: Answer) -> MeasurementError:
     if status == _NOT_FOUND:
         hint = _versioned(endpoint) or "check the name of the model, and the path of the URL"
         return MeasurementError(
-            f"{endpoint.url} has no chat completions for the model '{model}' (status 404){because}",
+            f"{endpoint.shown} has no chat completions for the model '{model}' (status 404)"
+            f"{because}",
             hint=hint,
         )
     if status == _TOO_MANY:
         return MeasurementError(
-            f"{endpoint.url} rejects the first request already (status 429){because}",
+            f"{endpoint.shown} rejects the first request already (status 429){because}",
             hint="wait until the limit of your key allows requests again",
         )
     if status is not None and status in _REDIRECTS:
         return MeasurementError(
-            f"{endpoint.url} redirects to another address (status {status})",
+            f"{endpoint.shown} redirects to another address (status {status})",
             hint="use the address that it redirects to: a redirect would be part of every latency",
         )
     if status is not None and status in _SERVER_ERRORS:
         return MeasurementError(
-            f"{endpoint.url} fails on the first request (status {status}){because}",
+            f"{endpoint.shown} fails on the first request (status {status}){because}",
             hint="the log of the server shows the cause",
         )
     if status is not None and status != _OK:
         return MeasurementError(
-            f"{endpoint.url} refuses the request (status {status}){because}",
+            f"{endpoint.shown} refuses the request (status {status}){because}",
             hint="set fields of the request with --body, for example"
             """ --body '{"max_completion_tokens": 64}'""",
         )
@@ -211,12 +222,12 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
         )
     if answer.outcome is Outcome.TIMEOUT:
         return MeasurementError(
-            f"{endpoint.url} did not complete the first request in time",
+            f"{endpoint.shown} did not complete the first request in time",
             hint="raise --timeout, or check that the server is ready",
         )
     if isinstance(error, CUT_SHORT):
         return MeasurementError(
-            f"{endpoint.url} closed the connection before its response was complete",
+            f"{endpoint.shown} closed the connection before its response was complete",
             hint="the log of the server shows the cause",
         )
     if isinstance(error, ConnectionRefusedError):
@@ -231,11 +242,11 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
         )
     if error is not None:
         return MeasurementError(
-            f"{endpoint.url} did not send an HTTP response: {foreign(text_of(error))}",
+            f"{endpoint.shown} did not send an HTTP response: {foreign(text_of(error))}",
             hint="check the address and the port",
         )
     return MeasurementError(
-        f"{endpoint.url} sent a response without a token, or a stream that ended early",
+        f"{endpoint.shown} sent a response without a token, or a stream that ended early",
         hint="check that it is an OpenAI-compatible API that streams chat completions",
     )
 
@@ -247,13 +258,13 @@ def _refused(endpoint: Endpoint, status: int, said: str) -> MeasurementError:
     else:
         hint = "check the key in the variable OPENAI_API_KEY, or the one named by --api-key-env"
     return MeasurementError(
-        f"{endpoint.url} does not accept the API key (status {status}){because}", hint=hint
+        f"{endpoint.shown} does not accept the API key (status {status}){because}", hint=hint
     )
 
 
 def _versioned(endpoint: Endpoint) -> str | None:
     """Return the hint to add ``/v1``, if the URL has no path."""
-    return None if endpoint.base_path else f"try {endpoint.url}/v1"
+    return None if endpoint.base_path else f"try {endpoint.shown}/v1"
 
 
 def _message_in(body: bytes) -> str:

@@ -137,10 +137,17 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
         ConfigError: A setting, or a variable of the environment, is not valid.
     """
     path = Path(folder)
-    existed = path.exists()
+    existing = frozenset(path.iterdir()) if path.is_dir() else None
     function = None if settings.function is None else load_callable(settings.function)
     with _undisturbed():
-        asyncio.run(_Measurement(settings, path, display, function, existed=existed).run())
+        measurement = _Measurement(settings, path, display, function, existing)
+        try:
+            asyncio.run(measurement.run())
+        except KeyboardInterrupt:
+            if measurement.was_terminated:
+                # The handler of the command line, which is back in place, has its exit code.
+                signal.raise_signal(signal.SIGTERM)
+            raise
 
 
 class _Measurement:
@@ -152,15 +159,16 @@ class _Measurement:
         folder: Path,
         display: Display,
         function: Callable[[str], Any] | None,
-        *,
-        existed: bool,
+        existing: frozenset[Path] | None,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._display = display
         self._function = function
-        self._existed = existed
+        self._existing = existing
         self._interrupted = False
+        self.was_terminated = False
+        """Whether SIGTERM interrupted it, and not Ctrl-C."""
         self._ramp_ns = 0
         self._runner: StepRunner | None = None
         self._main: asyncio.Task[Any] | None = None
@@ -206,7 +214,7 @@ class _Measurement:
             if sender is not None:
                 await sender.close()
             shutdown()
-            _delete(self._folder, keep_folder=self._existed)
+            _delete(self._folder, self._existing)
             raise
         return sender, manifest
 
@@ -312,7 +320,7 @@ class _Measurement:
         settings = self._settings
         what = settings.function
         if settings.endpoint is not None:
-            what = settings.endpoint.url
+            what = settings.endpoint.shown
         steps = settings.steps
         known: dict[str, Any] = {
             "measured": what,
@@ -343,7 +351,7 @@ class _Measurement:
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         try:
             for number in _SIGNALS:
-                loop.add_signal_handler(number, self._interrupt)
+                loop.add_signal_handler(number, self._interrupt, number)
         except (RuntimeError, ValueError):
             # Not on the main thread: whoever runs this there handles signals itself.
             yield
@@ -355,8 +363,9 @@ class _Measurement:
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, number: signal.Signals) -> None:
         self._interrupted = True
+        self.was_terminated |= number is signal.SIGTERM
         if self._runner is not None:
             self._runner.interrupt()
         elif self._main is not None:
@@ -425,12 +434,23 @@ def _without_collections() -> Generator[None]:
         gc.unfreeze()
 
 
-def _delete(folder: Path, *, keep_folder: bool) -> None:
-    """Delete a recording that has nothing but a failed first request."""
-    for path in (*folder.glob("*.jsonl"), *folder.glob("*.hlog")):
-        path.unlink(missing_ok=True)
-    for name in ("recording.json", "requests.lost"):
-        (folder / name).unlink(missing_ok=True)
-    if not keep_folder:
+def _delete(folder: Path, existing: frozenset[Path] | None) -> None:
+    """
+    Delete a recording that has nothing but a failed first request.
+
+    Args:
+        folder: Folder of the recording.
+        existing: What the folder had before, which is kept; ``None`` if it did not exist.
+    """
+    kept = existing or frozenset[Path]()
+    for pattern in _FILES:
+        for path in folder.glob(pattern):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+    if existing is None:
         with suppress(OSError):
             folder.rmdir()
+
+
+_FILES: Final = ("requests-*.jsonl", "*.hlog", "recording.json", "requests.lost")
+"""Patterns of the names of a recording's files."""

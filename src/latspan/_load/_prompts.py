@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._shown import printable
+from latspan._shown import printable, without_repeats
 from latspan.errors import ConfigError
 
 __all__ = ["Prompt", "PromptSet", "fingerprint", "generated", "prompts_like", "read_prompts"]
@@ -43,6 +43,9 @@ _FEWEST_WORDS: Final = 4
 _TOKENS_PER_WORD: Final = 1.3
 """Tokens of an English word, for prompts that are to have a recorded number of tokens."""
 
+_LEAST_REPEATED: Final = 16
+"""Least number of characters that an error repeats of a prompt; fewer may be a common phrase."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -62,6 +65,14 @@ class Prompt:
         """Text of the last message, for a callable that takes a text."""
         content = self.messages[-1].get("content", "")
         return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+    def hidden_in(self, text: str) -> str:
+        """Return an error's text without the parts of the prompt that it repeats."""
+        for message in self.messages:
+            content = message.get("content", "")
+            whole = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            text = without_repeats(text, whole, least=_LEAST_REPEATED)
+        return text
 
     def beginning_with(self, text: str) -> Prompt:
         """Return the prompt with ``text`` in front of its first message."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final, NoReturn
 
-from latspan._shown import printable
+from latspan._shown import location, printable
 from latspan._version import __version__
 from latspan.cli import (
     _compare,
@@ -183,7 +183,9 @@ def _unrecognized(unknown: list[str], parser: argparse.ArgumentParser) -> str:
     options = set(re.findall(r"(?<!\S)--[a-z-]+", parser.format_help()))
     meant = get_close_matches(unknown[0].partition("=")[0], options, n=1)
     hint = f": did you mean {meant[0]}?" if meant else ""
-    return f"unrecognized arguments: {' '.join(unknown)}{hint}"
+    # A value of an unknown option may be a key, so only the option is shown.
+    named = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+    return f"unrecognized arguments: {' '.join(named or map(location, unknown))}{hint}"
 
 
 def _examples(examples: Iterable[tuple[str, str]]) -> str:

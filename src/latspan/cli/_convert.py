@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from latspan._drawing import count
+from latspan._shown import location
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.errors import ConfigError
@@ -51,9 +52,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return _write_recording(arguments.input, arguments.output)
     except OSError as error:
         raise ConfigError(
-            f"cannot convert {error.filename or arguments.input}: {error.strerror or error}",
+            f"cannot convert {_shown(error, arguments.input)}: {error.strerror or error}",
             hint="use the path of an existing file, and an output that can be written",
         ) from error
+
+
+def _shown(error: OSError, path: str) -> str:
+    return location(path if "://" in path else str(error.filename or path))
 
 
 def _write_recording(path: str, folder: str) -> int:

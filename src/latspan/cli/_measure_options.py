@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from latspan._shown import address, foreign
+from latspan.cli._measure_limits import MOST_LIMIT_NS, check_limits, check_size
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ _TARGET: Final = re.compile(
     r"(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)"
 )
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_VARIABLE: Final = re.compile("[A-Z][A-Z0-9_]*")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -218,6 +221,11 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
     percentile = arguments.percentile or max((each.percentile for each in targets), default=95.0)
     seed = arguments.seed if arguments.seed is not None else traffic.seed if traffic else 0
     timeout_s = arguments.timeout or (traffic.timeout_s if traffic else None) or 60.0
+    check_limits(
+        timeout=timeout_s,
+        prompt_words=arguments.prompt_words,
+        max_in_flight=arguments.max_in_flight,
+    )
     steps, stops = _steps(arguments, path, percentile=percentile, seed=seed)
     cache = arguments.cache or (traffic.cache.value if traffic else CacheState.AS_IS.value)
     if function is not None and (cache != CacheState.AS_IS.value or arguments.body):
@@ -249,7 +257,7 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
 def _described(target: str) -> tuple[str, InferencePath | None]:
     """Return the name of what is measured, and its inference path if it is one."""
     if "://" in target:
-        return target, None
+        return address(target), None
     from latspan._targets import SUFFIX, read_inference_path
 
     if ":" in target and not target.endswith(SUFFIX):
@@ -258,8 +266,9 @@ def _described(target: str) -> tuple[str, InferencePath | None]:
             if attribute.isdecimal():
                 raise ConfigError(f"'{target}' is not a URL", hint=f"use http://{target}/v1")
             return target, None
+        shown = foreign(target.partition("?")[0])
         raise ConfigError(
-            f"'{target}' is neither a name, nor a URL, nor module:function",
+            f"'{shown}' is neither a name, nor a URL, nor module:function",
             hint="for example chat, http://localhost:8000/v1 or app:answer",
         )
     path = read_inference_path(target)
@@ -270,6 +279,12 @@ def _api_key(arguments: argparse.Namespace) -> str | None:
     named: str | None = arguments.api_key_env
     key = os.environ.get(named or _KEY, "").strip()
     if named is not None and not key:
+        if not _VARIABLE.fullmatch(named):
+            # It may be the key itself, so it is not shown.
+            raise ConfigError(
+                "the variable that --api-key-env names has no API key",
+                hint="pass the name of a variable, not the key: --api-key-env MY_API_KEY",
+            )
         raise ConfigError(f"the variable {named} has no API key", hint=f"export {named}=...")
     if not key.isascii() or not key.isprintable():
         raise ConfigError(
@@ -303,6 +318,7 @@ def _steps(
     if requests is None and duration_s is None:
         requests = _REQUESTS[percentile <= 95]
     warmup = 10 if arguments.warmup is None else arguments.warmup
+    check_limits(duration=duration_s, requests=requests, warmup=warmup, speed=arguments.speed)
     duration_ns = None if duration_s is None else round(duration_s * 1e9)
     if arguments.replay is not None:
         if arguments.ladder or arguments.arrivals:
@@ -317,10 +333,15 @@ def _steps(
             )
         return [cut_to(schedule, warmup=warmup, requests=most, duration_ns=duration_ns)], False
     pattern, levels, burstiness = _pattern(arguments, traffic)
+    check_limits(
+        **{"concurrency" if pattern is Arrivals.CLOSED else "rate": levels}, burstiness=burstiness
+    )
     if arguments.ladder:
         if len(levels) > 1:
             raise ConfigError("--ladder begins at one level", hint="give one rate or concurrency")
         levels = list(islice(ladder(levels[0]), _MOST_STEPS))
+    if duration_s is not None and requests is None and pattern is not Arrivals.CLOSED:
+        check_size(max(levels), duration_s)
     return [
         step_of(
             pattern,
@@ -462,8 +483,8 @@ def _percentile(text: str) -> float:
 
 def _fields(text: str) -> Mapping[str, Any]:
     try:
-        fields: Any = json.loads(text)
-    except ValueError:
+        fields: Any = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         raise argparse.ArgumentTypeError("""not a JSON object; for example '{"temperature": 0}'""")
@@ -471,6 +492,10 @@ def _fields(text: str) -> Mapping[str, Any]:
         if name in fields:
             raise argparse.ArgumentTypeError(f"latspan sets the field '{name}' itself")
     return cast("dict[str, Any]", fields)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _target(text: str) -> Target:
@@ -482,6 +507,8 @@ def _target(text: str) -> Target:
             f"'{text}' is not a target; for example 'ttft p95 500ms' or 'duration p99 10s'"
         )
     limit = float(found["limit"]) * (1e6 if found["unit"] == "ms" else 1e9)
+    if not limit <= MOST_LIMIT_NS:
+        raise argparse.ArgumentTypeError(f"the limit {found['limit'][:20]} is too large")
     try:
         return Target(
             metric=found["metric"],

@@ -242,3 +242,78 @@ def test_settings_hold_no_key_in_their_text(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     assert "sk-secret" not in repr(_settings(_URL))
     assert "sk-secret" not in json.dumps(_settings(_URL).parameters)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("127.0.0.1:9/v1?api_key=my-S3CRET",),
+        (_URL, "--api-key-env", "my-S3CRET"),
+        ("http://localhost:8000/v1#my-S3CRET",),
+    ],
+)
+def test_no_error_about_the_command_line_shows_a_key(line: tuple[str, ...]) -> None:
+    """Neither one in the target, nor one given instead of its variable."""
+    with pytest.raises(ConfigError) as caught:
+        _settings(*line)
+    assert "S3CRET" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_the_name_of_a_url_is_shown_without_its_key() -> None:
+    """It is part of the recording and of the name of its folder."""
+    settings = _settings("http://localhost:8000/my-secret-4711/v1")
+    assert settings.name == "http://localhost:8000/***/v1"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("--duration", "9" * 400), "--duration is inf"),
+        (("--rate", "5", "--duration", "604800"), "3,024,000 requests"),
+        (("--requests", "1000000000000"), "--requests is 1e+12"),
+        (("--rate", "1e-300"), "--rate is 1e-300"),
+        (("--concurrency", "1000000000"), "--concurrency is 1e+09"),
+        (("--rate", "5", "--burstiness", "1e-320"), "--burstiness"),
+        (("--prompt-words", "1000000000"), "--prompt-words"),
+        (("--timeout", "9" * 400), "--timeout is inf"),
+        (("--max-in-flight", "1000000000"), "--max-in-flight"),
+    ],
+)
+def test_a_load_that_no_machine_can_send_is_refused(line: tuple[str, ...], message: str) -> None:
+    """It would end in a traceback, or take all memory and time."""
+    with pytest.raises(ConfigError) as caught:
+        _settings(_URL, *line)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("--check", "ttft p95 " + "9" * 400 + "s"),
+        ("--body", '{"temperature": NaN}'),
+        ("--body", '{"a": ' + "[" * 100_000),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused(line: tuple[str, str]) -> None:
+    """A number without an end, and JSON that is nested too deeply or is none."""
+    with pytest.raises(argparse.ArgumentError):
+        _arguments(_URL, *line)
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    ['arrivals = "poisson"\nrate_per_s = 1e-300', 'arrivals = "closed"\nconcurrency = 10000000000',
+     "rate_per_s = 1\nduration_s = 1e300", "rate_per_s = 1\nrequests = 1000000000000"],
+)  # fmt: skip
+def test_a_file_has_the_same_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traffic: str
+) -> None:
+    """The numbers of a file define a load like those of options."""
+    monkeypatch.chdir(tmp_path)
+    Path("chat.toml").write_text(
+        f'name = "chat"\nendpoint = "{_URL}"\n[traffic]\n{traffic}\n[[target]]\n'
+        'metric = "duration"\npercentile = 95\nlimit_ms = 500\n'
+    )
+    with pytest.raises(ConfigError):
+        _settings("chat")

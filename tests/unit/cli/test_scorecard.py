@@ -171,6 +171,19 @@ def test_histogram_logs_traces_and_reports_are_read(
     assert counts(tmp_path) == of_log | of_traces | of_report
 
 
+def test_an_unrelated_file_of_a_folder_is_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A note names it; if the folder has nothing else, that is an error."""
+    (tmp_path / "package.json").write_text("{}")
+    assert main(["scorecard", str(tmp_path)]) == 4
+    assert "package.json has no OTLP/JSON" in capsys.readouterr().err
+
+    log_into(tmp_path / "a.hlog", *(call(number) for number in range(3)))
+    notes = document(capsys, str(tmp_path))["notes"]
+    assert any("package.json is skipped" in each for each in notes)
+
+
 def test_a_sampled_recording_is_counted_by_its_histograms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

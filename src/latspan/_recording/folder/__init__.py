@@ -20,7 +20,13 @@ if TYPE_CHECKING:
         is_recording,
         join_recording,
     )
-    from latspan._recording.folder._reader import CONVERTED, RECORDS_KEPT, Recording, open_recording
+    from latspan._recording.folder._reader import (
+        CONVERTED,
+        RECORDS_KEPT,
+        Recording,
+        cut_indexes,
+        open_recording,
+    )
     from latspan._recording.folder._writer import LARGEST_FILE, RecordFile, prepare
 
 __all__ = [
@@ -33,6 +39,7 @@ __all__ = [
     "RecordFile",
     "Recording",
     "begin_recording",
+    "cut_indexes",
     "host_conditions",
     "is_recording",
     "join_recording",
@@ -52,6 +59,7 @@ __getattr__ = lazy_getattr(
         "RecordFile": "_writer",
         "Recording": "_reader",
         "begin_recording": "_manifest",
+        "cut_indexes": "_reader",
         "host_conditions": "_conditions",
         "is_recording": "_manifest",
         "join_recording": "_manifest",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from latspan._recording.folder._manifest import read_manifest
 from latspan._recording.folder._regular import not_readable, open_regular, snapshots_in
 from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
 from latspan._segments import Kind
+from latspan._shown import location
 from latspan.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "open_recording"]
+__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "cut_indexes", "open_recording"]
 
 CONVERTED: Final = "Converted: "
 """Beginning of the notes on what a file of another program did not have."""
@@ -45,6 +47,7 @@ _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of everything inside it."""
 
 _IN_A_PHASE: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"'.encode()
+_INDEX: Final = re.compile(f'"{re.escape(semconv.LATSPAN_LOAD_INDEX)}": *([0-9]+)'.encode())
 
 
 class Recording:
@@ -188,8 +191,9 @@ class Recording:
         The histograms are those that the processes wrote, which count every request, also of a
         recording that has only a sample of the lines. If a process was killed, they lack its last
         requests, and all lines are counted instead. Of a load test, only the measured requests are
-        counted, without warm-up and drain. Of each kind, the snapshot has up to 5,000 complete
-        records: a random sample, always the same one, and the slowest request.
+        counted, without warm-up, drain and those that its end cancelled. Of each kind, the snapshot
+        has up to 5,000 complete records: a random sample, always the same one, and the slowest
+        request.
 
         Raises:
             RecordingError: A file cannot be read.
@@ -198,13 +202,14 @@ class Recording:
         is_load = bool(self.manifest.get("measurement"))
         if not is_load and all(file.ended for file in self._files()):
             counted = self._counted()
+        cut = cut_indexes(self.manifest)
         recorder = Recorder(SystemClock(), keep=0)
         kept: dict[bytes, LineSample] = {}
         is_sampled = False
         for number, each in self._lines():
             try:
                 line = compact_line(each)
-                if is_load and not _is_measured(line):
+                if is_load and (not _is_measured(line) or (cut and _index_in(line) in cut)):
                     continue
                 if counted is None:
                     record = record_of(line)
@@ -296,6 +301,24 @@ def _notes_on_lost(folder: Path) -> Iterator[str]:
         )
 
 
+def cut_indexes(manifest: Mapping[str, Any]) -> frozenset[object]:
+    """
+    Return the indexes of the requests of a load test that its end cancelled.
+
+    They did not end by themselves, so nothing follows from their outcome or duration.
+
+    Args:
+        manifest: Manifest of the recording.
+    """
+    steps: Iterable[Mapping[str, Any]] = manifest.get("measurement", {}).get("steps", ())
+    return frozenset(index for step in steps for index in step.get("cut", ()))
+
+
+def _index_in(line: bytes) -> int | None:
+    found = _INDEX.search(line)
+    return None if found is None else int(found[1])
+
+
 def _counted(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
@@ -320,6 +343,6 @@ def open_recording(folder: str | os.PathLike[str]) -> Recording:
         if isinstance(error, FileNotFoundError) and path.is_dir():
             reason = "it has no recording.json"
         raise RecordingError(
-            f"{path} is not a recording: {reason}",
+            f"{location(os.fspath(folder))} is not a recording: {reason}",
             hint="record a program with: latspan run --record FOLDER -- PROGRAM",
         ) from error

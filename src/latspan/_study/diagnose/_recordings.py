@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
@@ -14,6 +14,8 @@ from latspan._targets import Budget
 from latspan.errors import ConfigError
 
 __all__ = ["diagnose_recording"]
+
+_KILLED: Final = "its process was killed, or still runs"
 
 
 def diagnose_recording(
@@ -48,13 +50,16 @@ def diagnose_recording(
     steps: Sequence[Mapping[str, Any]] = about.get("steps", ())
     if goal is None:
         goal = _goal_of(about)
+    # A recording that another program's results were converted into does not have the field.
+    is_killed = about.get("ended") is False
     if not steps:
         return diagnose(
-            recording.records(),
+            measured_records(recording, 0) if is_killed else recording.records(),
             goal,
             calibration=None if calibration is None else measured_records(calibration, 0),
             budget=budget,
             stable_tokens=stable_tokens,
+            invalid=_KILLED if is_killed else None,
             notes=recording.notes,
         )
     number = len(steps) - 1 if step is None else step
@@ -64,6 +69,8 @@ def diagnose_recording(
         )
     judged = summarize(recording).steps[number]
     reasons = [caveat.text for caveat in judged.caveats if caveat.invalidates]
+    if is_killed:
+        reasons.append(_KILLED)
     calibrating = None if calibration is None else measured_records(calibration, 0)
     alone = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     if calibrating is None and alone:

@@ -37,7 +37,8 @@ class Latency:
         metric: Name of the metric.
         origin: Instant from which it is measured.
         values_ns: Values of the completed requests, ascending, in nanoseconds.
-        failed: Number of requests that failed, which have no value.
+        failed: Number of requests that failed, which have no value, and of completed responses
+            without a token, which never have a first one.
     """
 
     metric: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from latspan import semconv
 from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording
+from latspan._recording.folder import Recording, cut_indexes
 
 __all__ = ["measured_records"]
 
@@ -28,8 +28,7 @@ def measured_records(recording: Recording, step: int) -> Iterator[RequestRecord]
         OSError: A file of the recording cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    steps: Sequence[Mapping[str, Any]] = about.get("steps", ())
-    cut: frozenset[object] = frozenset(steps[step].get("cut", ()) if step < len(steps) else ())
+    cut = cut_indexes(recording.manifest)
     for record in recording.records():
         details = record.details
         if not about or (

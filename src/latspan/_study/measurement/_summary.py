@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from latspan import semconv
 from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording
+from latspan._recording.folder import Recording, cut_indexes
 from latspan._segments import Kind, Outcome
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput, Caveat, caveats
@@ -29,6 +29,9 @@ _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
 }
 _RATES: Final = frozenset({"time_per_output_token"})
 """Metrics that do not begin with the request, so the wait to be sent is no part of them."""
+
+_FIRST_TOKENS: Final = frozenset({"time_to_first_token", "time_to_first_visible_token"})
+"""Metrics that a response without a token misses, whatever the limit is."""
 
 _THIRDS: Final = 3
 
@@ -183,7 +186,7 @@ def summarize(recording: Recording) -> Measurement:
             f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
             hint="measure again: the manifest of this recording is damaged",
         )
-    cut = {index for account in accounts for index in account.get("cut", ())}
+    cut = cut_indexes(recording.manifest)
     steps: defaultdict[int, _Collected] = defaultdict(_Collected)
     for record in recording.records(kind):
         details = record.details
@@ -273,13 +276,18 @@ def _step(
     failed = sum(collected.outcomes.values()) - completed
     is_open = "concurrency" not in account["load"]
     latencies: dict[tuple[str, Origin], Latency] = {}
+    without_token = 0
     for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
+        # A response without a token never gives its user a first one.
+        known = len(collected.values[metric])
+        empty = completed - known if known and metric in _FIRST_TOKENS else 0
+        without_token = max(without_token, empty)
         for origin in _origins(metric, is_open=is_open):
             values = (
                 value + (lag if origin is Origin.SCHEDULE else 0)
                 for value, lag in collected.values[metric]
             )
-            latency = Latency.of(metric, origin, values, failed)
+            latency = Latency.of(metric, origin, values, failed + empty)
             # If requests completed without a value, the metric is not defined for them.
             if latency.values_ns or not completed:
                 latencies[metric, origin] = latency
@@ -289,7 +297,7 @@ def _step(
         load=account["load"],
         intended=account["intended"],
         unsent=account["unsent"],
-        cut=len(account["cut"]),
+        cut=len(account.get("cut", ())),
         outcomes=dict(collected.outcomes),
         errors=dict(collected.errors.most_common()),
         latencies=latencies,
@@ -300,7 +308,7 @@ def _step(
             collected.output_tokens / elapsed_s if elapsed_s and collected.output_tokens else None
         ),
         cached=cached,
-        generator=account["generator"],
+        generator=account.get("generator", {}),
         caveats=tuple(
             caveats(
                 account,
@@ -308,6 +316,7 @@ def _step(
                 cached=cached,
                 # A closed loop keeps its number in flight by itself.
                 in_flight=_in_flight(collected) if is_open else None,
+                without_token=without_token,
             )
         ),
         targets=tuple(_results(targets, latencies)),

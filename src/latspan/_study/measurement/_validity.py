@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from latspan._drawing import count
+
 __all__ = ["CachedInput", "Caveat", "caveats"]
 
 LEAST_RATE: Final = 0.98
@@ -88,6 +90,7 @@ def caveats(
     limits_ns: Sequence[int] = (),
     cached: CachedInput | None = None,
     in_flight: tuple[float, float] | None = None,
+    without_token: int = 0,
 ) -> Iterator[Caveat]:
     """
     Yield what must be known about one step of a measurement.
@@ -97,6 +100,7 @@ def caveats(
         limits_ns: Limits of the targets.
         cached: Cached input; ``None`` if the server does not report it.
         in_flight: Mean number in flight as observed, and as Little's law has it.
+        without_token: Number of completed responses without a token, if others have one.
     """
     generator: Mapping[str, Any] = step.get("generator", {})
     yield from _lateness(step, generator, limits_ns)
@@ -116,6 +120,13 @@ def caveats(
             f" the first third of the requests and {cached.last:.0%} in the last",
             invalidates=True,
             hint="use --cache cold, or a prompt set that is not repeated",
+        )
+    if without_token:
+        yield Caveat(
+            "without_token",
+            f"{count(without_token, 'completed response')} had no token: for the time to the first"
+            " one, they count like failures",
+            invalidates=False,
         )
     if in_flight is not None:
         observed, expected = in_flight

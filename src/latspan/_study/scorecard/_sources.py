@@ -6,12 +6,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from latspan import semconv
 from latspan._recording import Snapshot, read_snapshots
-from latspan._recording.folder import CONVERTED, Recording, is_recording, open_recording
+from latspan._recording.folder import (
+    CONVERTED,
+    Recording,
+    cut_indexes,
+    is_recording,
+    open_recording,
+)
 from latspan._recording.folder._regular import snapshots_in
+from latspan._shown import location
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.traces import is_url, read_any
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, RecordingError
 
 __all__ = ["add_source"]
 
@@ -44,8 +52,9 @@ def add_source(builder: ScorecardBuilder, path: str) -> tuple[str, ...]:
     try:
         return tuple(_add(builder, Path(path)))
     except OSError as error:
+        failed = path if "://" in path else str(error.filename or path)
         raise ConfigError(
-            f"cannot read {error.filename or path}: {error.strerror}",
+            f"cannot read {location(failed)}: {error.strerror}",
             hint="use the path of a recording, a .hlog file or a file of OTLP/JSON traces",
         ) from error
 
@@ -70,8 +79,18 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
         builder.add_snapshots(_snapshots(logs))
     traces = sorted(each for each in folder.iterdir() if each.suffix in _TRACES)
     recordings = sorted(each for each in folder.iterdir() if is_recording(each))
+    others: list[RecordingError] = []
     for each in (*traces, *recordings):
-        yield from _add(builder, each)
+        try:
+            yield from _add(builder, each)
+        except RecordingError as error:
+            if each in recordings:
+                raise
+            # A file of another program, such as package.json, or a damaged one.
+            others.append(error)
+            yield f"{each} is skipped: it has no traces that can be read."
+    if others and len(others) == len((*logs, *traces, *recordings)):
+        raise others[0]
     if not (logs or traces or recordings):
         raise ConfigError(
             f"nothing to read in the folder {folder}",
@@ -82,8 +101,13 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
     has_logs = any(recording.folder.glob(f"*{_LOG}"))
     measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    cut = cut_indexes(recording.manifest)
     builder.add_records(
-        recording.records(),
+        (
+            record
+            for record in recording.records()
+            if not cut or record.details.get(semconv.LATSPAN_LOAD_INDEX) not in cut
+        ),
         unsent=_unsent(measurement),
         histograms=lambda: snapshots_in(recording.folder) if has_logs else None,
     )

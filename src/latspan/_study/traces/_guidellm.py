@@ -79,7 +79,11 @@ def read_guidellm(path: str | os.PathLike[str]) -> Imported:
         report = json.loads(text)
         benchmarks: Sequence[Mapping[str, Any]] = report["benchmarks"]
         model = _model_of(report)
-        read = [_Benchmark(each, model) for each in benchmarks]
+        several = len(benchmarks) > 1
+        read = [
+            _Benchmark(each, model, number if several else None)
+            for number, each in enumerate(benchmarks)
+        ]
         records = tuple(record for each in read for record in each.records())
         misdated = sum(each.misdated for each in read)
         return Imported(
@@ -107,9 +111,13 @@ class _Benchmark:
     Args:
         benchmark: The benchmark.
         model: The requested model, if the report has it.
+        number: Its number, from 0, if the report has several.
     """
 
-    def __init__(self, benchmark: Mapping[str, Any], model: str | None) -> None:
+    def __init__(
+        self, benchmark: Mapping[str, Any], model: str | None, number: int | None = None
+    ) -> None:
+        self._number = number
         self._requests: Mapping[str, Any] = benchmark["requests"]
         self._strategy: Mapping[str, Any] = benchmark.get("config", {}).get("strategy", {})
         self._attributes = {} if model is None else {"model": model}
@@ -167,6 +175,8 @@ class _Benchmark:
             if start <= self._until
             else "drain"
         }
+        if self._number is not None:
+            details[semconv.LATSPAN_LOAD_STEP] = self._number
         targeted = timings.get("targeted_start")
         if targeted is not None and self._strategy.get("type_") in _WITH_SCHEDULE:
             if targeted < self._begun - _EARLIEST_S:

@@ -78,6 +78,9 @@ _DETAILS_OF_OTHERS: Final = frozenset(
     }
 )
 
+_ADDED: Final = "latspan."
+"""Beginning of the attributes that latspan adds to a span of another instrumentation."""
+
 _LACKS_OF_LATSPAN: Final = (
     "chunk gaps are missing",
     "segments without a span, such as retry and consumer, have their time but not their place",
@@ -406,6 +409,10 @@ def _attributes(row: SpanRow) -> dict[str, str]:
 
 def _details(row: SpanRow) -> dict[str, Any]:
     details = details_of(row.attributes)
-    if row.is_latspans:
+    if row.is_written_by_latspan:
         return details
-    return {name: value for name, value in details.items() if name in _DETAILS_OF_OTHERS}
+    return {
+        name: value
+        for name, value in details.items()
+        if name in _DETAILS_OF_OTHERS or name.startswith(_ADDED)
+    }

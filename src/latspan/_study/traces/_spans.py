@@ -31,6 +31,10 @@ _FAILED: Final = (2, "STATUS_CODE_ERROR")
 _SERVICE_NAME: Final = "service.name"
 _HTTP_ROUTE: Final = "http.route"
 _EMPTY: Final[Mapping[str, Any]] = {}
+
+_SCOPE: Final = "latspan"
+"""Instrumentation scope of latspan's spans."""
+
 _LONGEST_S: Final = 10.0**9
 """Longest time that an attribute can state, in seconds: 31 years."""
 
@@ -57,6 +61,7 @@ class SpanRow(NamedTuple):
         service: Name of the service that it is of, empty if unknown.
         dialect: Instrumentation that wrote it.
         chunks_ns: Unix times of the arrival of chunks, in nanoseconds, if it has them.
+        is_written_by_latspan: Whether its instrumentation scope is latspan's.
     """
 
     trace_id: int
@@ -70,6 +75,7 @@ class SpanRow(NamedTuple):
     service: str = ""
     dialect: Dialect = Dialect.LATSPAN
     chunks_ns: tuple[int, ...] = ()
+    is_written_by_latspan: bool = False
 
     @property
     def is_latspans(self) -> bool:
@@ -139,8 +145,8 @@ def _fill(spans: SpanFile, messages: Iterable[Mapping[str, Any]], origin: str, h
     seen: set[tuple[int, int]] = set()
     for message in messages:
         try:
-            for span, service in _spans_of(message):
-                _add(spans, span, service, seen)
+            for span, service, is_own in _spans_of(message):
+                _add(spans, span, service, seen, is_own=is_own)
         except _UNREADABLE as error:
             raise RecordingError(
                 f"{origin} has a span that is not OTLP/JSON: {type(error).__name__}", hint=hint
@@ -207,18 +213,24 @@ def _message(text: bytes) -> Mapping[str, Any] | None:
     return found if known & found.keys() else None
 
 
-def _spans_of(message: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield each span with the name of its service."""
+def _spans_of(message: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
+    """Yield each span with the name of its service, and whether latspan wrote it."""
     for resource in message.get("resourceSpans") or ():
         about = _plain((resource.get("resource") or _EMPTY).get("attributes") or ())
         service = str(about.get(_SERVICE_NAME, ""))
         for scope in resource.get("scopeSpans") or ():
+            is_own = (scope.get("scope") or _EMPTY).get("name") == _SCOPE
             for span in scope.get("spans") or ():
-                yield span, service
+                yield span, service, is_own
 
 
 def _add(
-    spans: SpanFile, span: Mapping[str, Any], service: str, seen: set[tuple[int, int]]
+    spans: SpanFile,
+    span: Mapping[str, Any],
+    service: str,
+    seen: set[tuple[int, int]],
+    *,
+    is_own: bool,
 ) -> None:
     trace_id, span_id = _id(span["traceId"], 16), _id(span["spanId"], 8)
     identity = trace_id, span_id
@@ -255,6 +267,7 @@ def _add(
             service,
             dialect,
             chunks_ns,
+            is_own,
         )
     )
 

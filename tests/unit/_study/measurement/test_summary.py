@@ -104,6 +104,18 @@ def test_a_target_of_a_metric_that_no_request_has_is_not_judged(tmp_path: Path) 
     assert verdicts[1].verdict is Verdict.MISSED
 
 
+def test_a_completed_response_without_a_token_misses_a_first_token_target(tmp_path: Path) -> None:
+    """Three of four have none, as from a server that is overloaded and answers emptily."""
+    records = [call(index, ttft_ms=None if index % 4 else 50) for index in range(260)]
+    recording = load_test(tmp_path, records, [step(intended=260)], targets=[_TARGET])
+    (measured,) = summarize(recording).steps
+    (result,) = measured.targets
+    assert result.verdict is not None
+    assert (result.verdict.verdict, result.verdict.misses) == (Verdict.MISSED, 195)
+    assert measured.latencies["duration", Origin.START].failed == 0
+    assert "without_token" in {each.name for each in measured.findings}
+
+
 def test_a_cache_that_fills_invalidates(tmp_path: Path) -> None:
     """The cached share of the first third and of the last third differ."""
     records = [

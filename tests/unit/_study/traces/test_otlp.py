@@ -159,6 +159,24 @@ OFFICIAL: Final = {
 }
 
 
+def test_a_span_that_latspan_enriched_keeps_no_content(tmp_path: Path) -> None:
+    """Only latspan's own attributes are kept as they are; the others are those of a library."""
+    enriched = {
+        **OFFICIAL,
+        "latspan.kind": "call",
+        "latspan.attempt.count": 1,
+        "http.request.header.authorization": "Bearer a secret",
+    }
+    (record,) = read_otlp(file_of(tmp_path, span(1, enriched))).records
+
+    assert "secret" not in line_of(record)
+    assert record.details == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.response.id": "id-1",
+        "latspan.attempt.count": 1,
+    }
+
+
 def test_a_span_of_another_instrumentation_is_a_call_with_two_segments(tmp_path: Path) -> None:
     """Its duration, tokens and time to the first chunk are known; content is left out."""
     imported = read_otlp(file_of(tmp_path, span(1, OFFICIAL)))

@@ -1,0 +1,78 @@
+"""Which requests of a load test count: everywhere those that ``latspan measure`` counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from latspan._recording.folder import Recording, open_recording
+from latspan._segments import Outcome
+from latspan._study.diagnose import Conclusion, diagnose_recording
+from latspan._study.measurement import summarize
+from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source
+from latspan._study.traces import convert
+from support.measurements import call, load_test, step
+
+
+def _interrupted(folder: Path) -> Recording:
+    """Return a load test whose end cancelled two of its 62 measured requests."""
+    records = [
+        *(call(index, at_ms=100 * index) for index in range(60)),
+        *(call(index, at_ms=6_000, outcome=Outcome.CANCELLED) for index in (60, 61)),
+        call(62, phase="warmup"),
+    ]
+    account = step(intended=100, unsent=38, cut=[60, 61], interrupted=True)
+    return load_test(folder, records, [account], interrupted=True)
+
+
+def test_every_command_leaves_out_what_the_end_cancelled(tmp_path: Path) -> None:
+    """``report`` and ``scorecard`` count the 60 requests that ``measure`` and ``diagnose`` do."""
+    recording = _interrupted(tmp_path / "recording")
+    builder = ScorecardBuilder(cycles=(Cycle.WEEK,))
+    add_source(builder, str(recording.folder))
+    ((row,),) = [card.rows[Cycle.WEEK] for card in builder.build().cards]
+
+    assert summarize(recording).steps[0].measured == 60
+    assert recording.snapshot().count(kind="call") == 60
+    assert row.figures.outcomes == {Outcome.COMPLETED: 60}
+    assert row.figures.unsent == 38
+    assert diagnose_recording(recording).units == 60
+
+
+def test_a_killed_measurement_has_no_diagnosis(tmp_path: Path) -> None:
+    """It is invalid, as for ``measure``, and its warm-up is left out, with and without steps."""
+    records = [call(index, phase="warmup" if index < 30 else "measured") for index in range(90)]
+    for name, steps in (("early", []), ("late", [step(intended=60)])):
+        recording = load_test(tmp_path / name, records, steps, ended=False)
+        diagnosis = diagnose_recording(recording)
+
+        assert diagnosis.conclusion is Conclusion.INVALID
+        assert diagnosis.units == 60
+
+
+def test_a_converted_report_of_guidellm_is_diagnosed(tmp_path: Path) -> None:
+    """Its account of a step has less than one of latspan, and each benchmark is a step."""
+    requests = [
+        {
+            "info": {
+                "timings": {
+                    "request_start": 1.76e9 + index,
+                    "request_end": 1.76e9 + index + 1,
+                    "resolve_end": 1.76e9 + index + 1,
+                    "first_token_iteration": 1.76e9 + index + 0.2,
+                    "last_token_iteration": 1.76e9 + index + 0.9,
+                }
+            }
+        }
+        for index in range(60)
+    ]
+    benchmarks = [{"requests": {"successful": each}} for each in (requests, requests[:40])]
+    file = tmp_path / "guidellm.json"
+    file.write_text(
+        json.dumps({"metadata": {"guidellm_version": "0.8.1"}, "benchmarks": benchmarks})
+    )
+    convert(file, tmp_path / "rival")
+    recording = open_recording(tmp_path / "rival")
+
+    assert diagnose_recording(recording, step=0).units == 60
+    assert diagnose_recording(recording, step=1).units == 40
