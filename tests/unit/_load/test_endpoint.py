@@ -79,7 +79,7 @@ def test_no_part_of_the_key_that_a_server_repeats_is_shown(said: str) -> None:
 def test_a_key_in_the_path_is_sent_and_not_shown() -> None:
     """A part of the path that reads like a key is hidden in messages and recordings."""
     endpoint = Endpoint.from_url("http://h/my-secret-KEY-4711/v1")
-    assert endpoint.chat_path == "/my-secret-KEY-4711/v1/chat/completions"
+    assert endpoint.chat_url == "http://h/my-secret-KEY-4711/v1/chat/completions"
     assert endpoint.shown == "http://h/***/v1"
 
 

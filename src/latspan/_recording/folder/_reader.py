@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +43,12 @@ _LONGEST_LINE: Final = 16_000_000
 """Length in bytes of a line that is not read: 200 times the line of 10,000 chunks."""
 
 _IDS_PER_FILE: Final = 2**48
+
+_LARGEST_WEIGHT: Final = 10_000
+"""Number of requests that a line of a sample stands for at most; a damaged line may state more."""
+
+_ALMOST_ONE: Final = 1 - 1e-9
+"""Sum of the fractions of a request at which it counts, whatever was lost by rounding."""
 
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of everything inside it."""
@@ -190,10 +197,18 @@ class Recording:
 
         The histograms are those that the processes wrote, which count every request, also of a
         recording that has only a sample of the lines. If a process was killed, they lack its last
+<<<<<<< HEAD
         requests, and all lines are counted instead. Of a load test, only the measured requests are
         counted, without warm-up, drain and those that its end cancelled. Of each kind, the snapshot
         has up to 5,000 complete records: a random sample, always the same one, and the slowest
         request.
+=======
+        requests, so all lines are counted instead. If those are a sample, the processes that ended
+        are counted by their histograms, and each line of the others as often as it stands for:
+        ``1 / ratio`` times. Of a load test, only the measured requests are counted, without warm-up
+        and drain. Of each kind, the snapshot has up to 5,000 complete records: a random sample,
+        always the same one, and the slowest request.
+>>>>>>> 857b1e003a87bebc795af9b8d8cded6f3a9fb823
 
         Raises:
             RecordingError: A file cannot be read.
@@ -222,16 +237,40 @@ class Recording:
             if kind not in kept:
                 kept[kind] = LineSample(RECORDS_KEPT)
             kept[kind].add(number, line)
-        if is_sampled:
-            counted = self._counted()
-        snapshot = counted or recorder.snapshot()
+        snapshot = self._weighted() if is_sampled and not is_load else counted
+        if snapshot is None:
+            snapshot = recorder.snapshot()
         records = [record for sample in kept.values() for record in self._parsed(sample.lines())]
         return replace(snapshot, records=tuple(records))
 
-    def _counted(self) -> Snapshot | None:
+    def _weighted(self) -> Snapshot | None:
+        """Return the histograms of the ended processes, and the weighted lines of the others."""
+        files = self._files()
+        # A killed process and a later one may have the same number, and logs have no other link.
+        killed = {file.process for file in files if not file.ended}
+        recorder = Recorder(SystemClock(), keep=0)
+        # The fractions of a request that are still to be counted, by kind.
+        rests: defaultdict[Kind, float] = defaultdict(float)
+        unreadable = self._unreadable
+        for number, line in self._lines():
+            if files[number].process not in killed:
+                continue
+            try:
+                record = record_of(line)
+            except UNREADABLE:
+                continue
+            rests[record.kind] += min(1 / record.ratio, _LARGEST_WEIGHT)
+            while rests[record.kind] >= _ALMOST_ONE:
+                rests[record.kind] -= 1
+                recorder.record(record)
+        self._unreadable = unreadable
+        counted = self._counted(without=killed)
+        return recorder.snapshot() if counted is None else counted.merge(recorder.snapshot())
+
+    def _counted(self, *, without: Collection[str] = ()) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""
         counted: Snapshot | None = None
-        for interval in snapshots_in(self.folder):
+        for interval in snapshots_in(self.folder, without=without):
             counted = interval if counted is None else counted.merge(interval)
         return counted
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from latspan._recording._log import read_snapshots
 from latspan._recording._snapshot import Snapshot
@@ -34,9 +35,16 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
-def snapshots_in(folder: Path) -> Iterator[Snapshot]:
+_PROCESS_OF_LOG: Final = re.compile(r"-([0-9]+)-[0-9]{8}T[0-9]{6}Z-[0-9a-f]+\.hlog")
+
+
+def snapshots_in(folder: Path, *, without: Collection[str] = ()) -> Iterator[Snapshot]:
     """
     Yield the snapshots of all histogram logs in a folder.
+
+    Args:
+        folder: The folder.
+        without: Processes whose logs are left out.
 
     Raises:
         HistogramFormatError, HistogramPrecisionError: As :func:`read_snapshots`.
@@ -47,6 +55,9 @@ def snapshots_in(folder: Path) -> Iterator[Snapshot]:
     except OSError as error:
         raise not_readable(folder, error) from error
     for path in (folder / name for name in names if name.endswith(".hlog")):
+        process = _PROCESS_OF_LOG.search(path.name)
+        if process is not None and process[1] in without:
+            continue
         try:
             open_regular(path).close()
             yield from read_snapshots(path)

@@ -109,7 +109,7 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
         {"measurement": {"kind": "zz"}},
         {"measurement": {"steps": [1]}},
         {"measurement": {"steps": [{"load": 1}]}},
-        {"measurement": {"targets": [{}]}},
+        {"measurement": {"targets": [{"metric": 5}]}},
     ],
 )
 def test_a_field_of_another_type_is_an_error(tmp_path: Path, fields: dict[str, object]) -> None:

@@ -18,6 +18,7 @@ from latspan import Kind, Recording, Source, TokenSource, write_interval
 from latspan._recording import Recorder
 from latspan._recording.folder import RecordFile, begin_recording
 from latspan._recording.folder import _reader as reader
+from latspan._recording.folder._lines import line_of
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
 from latspan.errors import RecordingError
@@ -54,6 +55,10 @@ def recorded(folder: Path, *records: RequestRecord) -> Recording:
         file.append(record)
     file.end()
     return latspan.open_recording(folder)
+
+
+def notes_of(recording: Recording) -> object:
+    return recording.notes
 
 
 def test_columns_have_one_value_per_request(tmp_path: Path) -> None:
@@ -141,6 +146,22 @@ def test_a_sampled_recording_is_counted_by_its_histograms(tmp_path: Path) -> Non
     assert [record.ratio for record in snapshot.records] == [0.25] * 3
 
 
+def test_a_killed_process_of_a_sampled_recording_is_counted_by_its_lines(tmp_path: Path) -> None:
+    """Each line counts as often as it stands for; its histograms lack the last interval."""
+    recorded(tmp_path)
+    for process, ended in ((1, ".ended"), (2, "")):
+        path = tmp_path / f"requests-{process}-ab{ended}.jsonl"
+        path.write_text("".join(line_of(call(number), 0.4) for number in range(4)))
+        recorder = Recorder(ManualClock())
+        for number in range(11 if ended else 5):
+            recorder.record(call(number))
+        log = tmp_path / f"host-{process}-20261124T000000Z-abcdef.hlog"
+        with HistogramLogWriter(log) as writer:
+            write_interval(writer, recorder.swap_interval())
+
+    assert latspan.open_recording(tmp_path).snapshot().count() == 11 + 4 / 0.4
+
+
 def test_histograms_of_a_killed_process_are_not_trusted(tmp_path: Path) -> None:
     """They lack its last interval, so its lines are counted."""
     recording = recorded(tmp_path, *(call(number) for number in range(3)))
@@ -221,7 +242,7 @@ def test_a_file_that_cannot_be_read_is_an_error(
     assert f"error: cannot read {path}: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("read", [Recording.snapshot, Recording.columns, lambda r: r.notes])
+@pytest.mark.parametrize("read", [Recording.snapshot, Recording.columns, notes_of])
 def test_a_folder_that_cannot_be_listed_is_not_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Recording], object]
 ) -> None:

@@ -113,7 +113,7 @@ def test_a_completed_response_without_a_token_misses_a_first_token_target(tmp_pa
     assert result.verdict is not None
     assert (result.verdict.verdict, result.verdict.misses) == (Verdict.MISSED, 195)
     assert measured.latencies["duration", Origin.START].failed == 0
-    assert "without_token" in {each.name for each in measured.findings}
+    assert "without_token" in {each.name for each in measured.caveats}
 
 
 def test_a_cache_that_fills_invalidates(tmp_path: Path) -> None:
