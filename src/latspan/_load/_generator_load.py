@@ -1,8 +1,10 @@
 """
 Load of the generator itself: how late its event loop runs, and how busy its thread is.
 
-A generator that is late measures itself. A timer on its event loop is due every 10 ms; the delay of
-each run is the time by which any other event, such as the arrival of a chunk, may be stamped late.
+A generator that is late measures itself. A timer on its event loop is due every 10 ms. What it
+calls is queued once more before it is stamped, because the arrival of a chunk is as well: aiohttp stores
+the bytes and wakes the task that reads them, which runs one turn of the loop later. So the delay of
+the stamp is the time by which a chunk that arrives at that time is stamped late.
 """
 
 from __future__ import annotations
@@ -53,8 +55,11 @@ class GeneratorLoad:
         self._timer = self._loop.call_later(_INTERVAL_NS / NS_PER_S, self._sample)
 
     def _sample(self) -> None:
-        self._lag.record(max(0, self._now() - self._due_ns))
+        self._loop.call_soon(self._record, self._lag, self._due_ns)
         self._arm()
+
+    def _record(self, lag: Histogram, due_ns: int) -> None:
+        lag.record(max(0, self._now() - due_ns))
 
     def result(self) -> dict[str, Any]:
         """Return percentiles of the loop's lag in seconds, and the share of a CPU that it used."""

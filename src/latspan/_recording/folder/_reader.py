@@ -197,18 +197,11 @@ class Recording:
 
         The histograms are those that the processes wrote, which count every request, also of a
         recording that has only a sample of the lines. If a process was killed, they lack its last
-<<<<<<< HEAD
-        requests, and all lines are counted instead. Of a load test, only the measured requests are
-        counted, without warm-up, drain and those that its end cancelled. Of each kind, the snapshot
-        has up to 5,000 complete records: a random sample, always the same one, and the slowest
-        request.
-=======
         requests, so all lines are counted instead. If those are a sample, the processes that ended
         are counted by their histograms, and each line of the others as often as it stands for:
-        ``1 / ratio`` times. Of a load test, only the measured requests are counted, without warm-up
-        and drain. Of each kind, the snapshot has up to 5,000 complete records: a random sample,
+        ``1 / ratio`` times. Of a load test, only the measured requests are counted, without warm-up,
+        drain and those that its end cancelled. Of each kind, the snapshot has up to 5,000 complete records: a random sample,
         always the same one, and the slowest request.
->>>>>>> 857b1e003a87bebc795af9b8d8cded6f3a9fb823
 
         Raises:
             RecordingError: A file cannot be read.
