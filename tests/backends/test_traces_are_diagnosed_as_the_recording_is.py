@@ -104,6 +104,7 @@ def conclusion(document: dict[str, Any]) -> tuple[str, str | None, str]:
     return document["conclusion"], cause and cause["name"], largest
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ["jaeger", "tempo"])
 def test_a_fault_has_the_same_cause(

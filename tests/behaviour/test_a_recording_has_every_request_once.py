@@ -86,7 +86,9 @@ def test_a_served_application_is_recorded(tmp_path: Path, server: tuple[str, ...
         record.parent_id for record in records if record.kind in (Kind.CALL, Kind.STAGE)
     )
     assert inside == dict.fromkeys(requests, CALLS + len(STAGES))
-    assert recording.notes == (("Merged from 2 processes.",) if server else ())
+    # The operating system may give all requests to one of the workers.
+    files = len(list(recording.folder.glob("requests-*.ended.jsonl")))
+    assert recording.notes == (("Merged from 2 processes.",) if files > 1 else ())
 
 
 def test_a_report_of_a_recording_is_that_of_the_run(tmp_path: Path) -> None:

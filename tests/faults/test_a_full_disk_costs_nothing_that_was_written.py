@@ -169,7 +169,7 @@ def test_of_the_records_of_a_run(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     report = " ".join(done.stderr.split())
-    assert "the report lacks further requests of this process" in report
+    assert "the recording lacks further requests of this process" in report
     (written,) = re.findall(r"median of (\d+) requests", report)
     (lost,) = re.findall(r"Missing: (\d+) records of requests or calls could not", report)
     assert int(written) > 0

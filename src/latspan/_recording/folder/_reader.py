@@ -199,9 +199,9 @@ class Recording:
         recording that has only a sample of the lines. If a process was killed, they lack its last
         requests, so all lines are counted instead. If those are a sample, the processes that ended
         are counted by their histograms, and each line of the others as often as it stands for:
-        ``1 / ratio`` times. Of a load test, only the measured requests are counted, without warm-up,
-        drain and those that its end cancelled. Of each kind, the snapshot has up to 5,000 complete records: a random sample,
-        always the same one, and the slowest request.
+        ``1 / ratio`` times. Of a load test, only the measured requests are counted, without
+        warm-up, drain and those that its end cancelled. Of each kind, the snapshot has up to 5,000
+        complete records: a random sample, always the same one, and the slowest request.
 
         Raises:
             RecordingError: A file cannot be read.
