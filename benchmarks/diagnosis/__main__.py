@@ -52,7 +52,7 @@ def main() -> int:
         results = list(_run(cells))
     shares: list[Covered] = []
     if arguments.part != "cells" and not arguments.only:
-        shares = list(covered(12 if arguments.quick else 60))
+        shares = list(covered(10 if arguments.quick else 40))
     rows = list(_summary(results, shares))
     if arguments.json:
         print(json.dumps({"summary": rows, "wrong": _wrong(results)}, indent=2))

@@ -33,6 +33,7 @@ __all__ = ["Judged", "Result", "judged"]
 
 _CALIBRATION_REQUESTS: Final = 100
 _TRUTH_REQUESTS: Final = 1_200
+_LIMIT_REQUESTS: Final = 5_000
 _TRUTH_SEED: Final = 77
 _EQUAL: Final = 0.75
 """Ratio of two gains from which either of two faults is a right answer."""
@@ -141,12 +142,15 @@ def _calibration(cell: Cell) -> list[RequestRecord]:
 
 @cache
 def _percentile_ns(
-    faults: tuple[tuple[str, float], ...], goal: str, *, noise: bool, rate_per_s: float
+    faults: tuple[tuple[str, float], ...],
+    goal: str,
+    *,
+    noise: bool,
+    rate_per_s: float,
+    requests: int = _TRUTH_REQUESTS,
 ) -> float:
     """Return the true percentile at a load, from a long simulation."""
-    scenario = replace(
-        scenario_of(*faults, noise=noise), requests=_TRUTH_REQUESTS, rate_per_s=rate_per_s
-    )
+    scenario = replace(scenario_of(*faults, noise=noise), requests=requests, rate_per_s=rate_per_s)
     parsed = parse_goal(goal)
     table = table_of(_records(scenario, _TRUTH_SEED), parsed)
     return float(np.nanpercentile(table.value_ns, parsed.percentile))
@@ -154,7 +158,10 @@ def _percentile_ns(
 
 def _limit_ns(goal: str) -> int:
     return round(
-        _HEALTHY_LIMIT * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
+        _HEALTHY_LIMIT
+        * _percentile_ns(
+            (), goal, noise=True, rate_per_s=HEALTHY.rate_per_s, requests=_LIMIT_REQUESTS
+        )
     )
 
 

@@ -44,6 +44,9 @@ _STABLE: Final = 0.3
 _LOADED: Final = 1.3
 """Ratio of loaded to unloaded time per token from which batching explains it."""
 
+_COINCIDE: Final = 0.2
+"""Rank correlation of stalls with long prompts of others from which these cause them."""
+
 _LOAD_EXPLAINS: Final = 0.5
 """Fraction of the excess per token that must follow from the load."""
 
@@ -419,4 +422,4 @@ def _meets_prefills(facts: Facts) -> bool:
         met[server] = before_end - np.searchsorted(ends, start[server] + first[server], "right")
     stalled = table.number("stalled")
     line = facts.line((met > 0).astype(np.float64), stalled)
-    return line is not None and line.correlation >= _CORRELATED
+    return line is not None and line.correlation >= _COINCIDE

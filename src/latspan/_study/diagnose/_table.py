@@ -355,8 +355,10 @@ def _numbers_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tupl
         known = [count for count in counts if count is not None]
         if known:
             yield f"{name}_tokens", sum(known)
-    if len(last.chunk_gaps) > 1:
-        gaps = sorted(gap.value for gap in last.chunk_gaps)
+    # A gap that ended while the application held the stream, or its loop was blocked, is no
+    # evidence of how the stream was generated.
+    gaps = sorted(gap.value for gap in last.chunk_gaps if gap.source is Source.MEASURED)
+    if len(gaps) > 1:
         yield "chunk_gap_median", gaps[len(gaps) // 2]
         yield "stalled", _stalled_ns(gaps)
     sent = last.marks_ns.get("sent")

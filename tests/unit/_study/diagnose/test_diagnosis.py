@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from latspan import Kind, semconv
+from latspan import Kind, Source, semconv
 from latspan._recording.folder import open_recording
 from latspan._segments import Side
 from latspan._study.diagnose import (
@@ -107,6 +107,16 @@ def test_parts_of_a_connection_count_as_one_segment() -> None:
     table = table_of([record], Goal())
     assert table.names == ("connect",)
     assert table.segment("connect").tolist() == [300 * _MS]
+
+
+def test_gaps_of_a_blocked_loop_are_no_stalls_of_the_server() -> None:
+    """Only gaps between measured arrivals show how a stream was generated."""
+    even = (MetricValue(10 * _MS),) * 9
+    stalls = [
+        table_of([replace(_call(), chunk_gaps=(*even, gap))], Goal()).number("stalled").tolist()
+        for gap in (MetricValue(510 * _MS), MetricValue(510 * _MS, Source.ESTIMATED))
+    ]
+    assert stalls == [[500 * _MS], [0]]
 
 
 def test_an_unsorted_recording_has_the_answer_of_a_sorted_one() -> None:
