@@ -20,6 +20,10 @@ from support.measuring import chats_of, measure, starting, when_valid
 _QUICK = Script.chat(tokens=4, prefill_ms=20, gap_ms=2, prompt_tokens=40)
 
 
+def _number_of(text: str) -> int:
+    return int(text.partition(":")[0].partition("-")[2])
+
+
 def _texts(server: ScriptedServer) -> list[str]:
     return [each.request_json["messages"][-1]["content"] for each in chats_of(server)]
 
