@@ -1,16 +1,9 @@
 """
 Load of the generator itself: how late its event loop runs, and how busy its thread is.
 
-<<<<<<< HEAD
-A generator that is late measures itself. A timer on its event loop is due every 10 ms. What it
-calls is queued once more before it is stamped, because the arrival of a chunk is as well: aiohttp
-stores the bytes and wakes the task that reads them, which runs one turn of the loop later. So the
-delay of the stamp is the time by which a chunk that arrives at that time is stamped late.
-=======
 A generator that is late measures itself. A timer on its event loop is due every 10 ms. Its delay is
 stamped one turn of the loop later, as the arrival of a chunk is: aiohttp stores the bytes and wakes
 the task that reads them. So the lag is the time by which a chunk may be stamped late.
->>>>>>> 4e0fd9f5eb1be8df16762da5f989baeb6b385fcf
 """
 
 from __future__ import annotations
