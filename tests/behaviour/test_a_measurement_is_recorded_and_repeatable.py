@@ -64,10 +64,7 @@ def test_a_seed_repeats_prompts_order_and_arrivals(tmp_path: Path) -> None:
                 "--warmup", "5", "--seed", seed,
             )  # fmt: skip
             # Each begins with the seed and the number of its request.
-            by_number = sorted(
-                _texts(server), key=lambda text: int(text.split(":")[0].split("-")[1])
-            )
-            texts.append(by_number[:26])
+            texts.append(sorted(_texts(server), key=_number_of)[:26])
         conditions.append(done.document["conditions"])
     names = ("prompts", "arrivals", "parameters", "seed", "cache")
     first, second, other = ({name: each[name] for name in names} for each in conditions)
