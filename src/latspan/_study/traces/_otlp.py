@@ -62,6 +62,9 @@ _MOST: Final = 2**63 - 1
 _REJECTED: Final = frozenset({"429", "RateLimitError", "TooManyRequests"})
 
 # An allowlist, because other instrumentations put prompts and responses under names of their own.
+_LONGEST_LAG_S: Final = 1e9
+"""Longest dispatch lag that is believed, in seconds."""
+
 _DETAILS_OF_OTHERS: Final = frozenset(
     {
         semconv.ERROR_TYPE,
@@ -409,6 +412,9 @@ def _attributes(row: SpanRow) -> dict[str, str]:
 
 def _details(row: SpanRow) -> dict[str, Any]:
     details = details_of(row.attributes)
+    lag = details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
+    if isinstance(lag, int | float) and not abs(lag) <= _LONGEST_LAG_S:
+        del details[semconv.LATSPAN_LOAD_DISPATCH_LAG]
     if row.is_written_by_latspan:
         return details
     return {
