@@ -63,7 +63,8 @@ class DiagnosisReport(Printable):
                 )
             yield prose(f"Try: {finding.lever}.", options, style="bold")
             yield prose(f"It would be refuted if {finding.refuted_by}.", options, style=FAINT)
-        for note in diagnosis.notes:
+        # The report that a brief diagnosis follows has the same notes.
+        for note in () if self.is_brief else diagnosis.notes:
             yield prose(note, options, style=FAINT)
 
 
