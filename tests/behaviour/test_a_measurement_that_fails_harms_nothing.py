@@ -15,17 +15,30 @@ NOTHING_LISTENS = "http://127.0.0.1:9/v1"
 
 
 def test_a_failed_measurement_keeps_the_files_of_the_user(tmp_path: Path) -> None:
-    """A folder that existed keeps its files if the first request fails."""
+    """A folder with files is refused before the first request, and nothing in it is changed."""
     for name in ("prompts.jsonl", "requests-of-mine.txt", "old.hlog"):
         (tmp_path / name).write_text('{"prompt": "my only copy"}\n')
 
     done = measure(NOTHING_LISTENS, tmp_path, "--model", "m")
 
-    assert done.code == 2
-    assert {each.name for each in tmp_path.iterdir()} >= {
+    assert done.code == 4
+    assert {each.name for each in tmp_path.iterdir()} == {
         "prompts.jsonl", "requests-of-mine.txt", "old.hlog",
     }  # fmt: skip
-    assert not (tmp_path / "recording.json").exists()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_failed_measurement_leaves_nothing_behind(tmp_path: Path, exists: bool) -> None:
+    """A new folder is deleted again, and one that was empty is empty again."""
+    folder = tmp_path / "recording"
+    if exists:
+        folder.mkdir()
+
+    done = measure(NOTHING_LISTENS, folder, "--model", "m")
+
+    assert done.code == 2
+    assert folder.exists() is exists
+    assert not exists or list(folder.iterdir()) == []
 
 
 PROMPT = "patient John Doe 555-0199 has leukemia"

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -133,14 +133,13 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
     Raises:
         MeasurementError: The first request did not succeed.
         MissingExtraError: aiohttp, which requests are sent with, is not installed.
-        RecordingError: The folder holds a recording, or cannot be written.
+        RecordingError: The folder is not empty, or cannot be written.
         ConfigError: A setting, or a variable of the environment, is not valid.
     """
     path = Path(folder)
-    existing = frozenset(path.iterdir()) if path.is_dir() else None
     function = None if settings.function is None else load_callable(settings.function)
     with _undisturbed():
-        measurement = _Measurement(settings, path, display, function, existing)
+        measurement = _Measurement(settings, path, display, function)
         try:
             asyncio.run(measurement.run())
         except KeyboardInterrupt:
@@ -159,13 +158,11 @@ class _Measurement:
         folder: Path,
         display: Display,
         function: Callable[[str], Any] | None,
-        existing: frozenset[Path] | None,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._display = display
         self._function = function
-        self._existing = existing
         self._interrupted = False
         self.was_terminated = False
         """Whether SIGTERM interrupted it, and not Ctrl-C."""
@@ -214,7 +211,7 @@ class _Measurement:
             if sender is not None:
                 await sender.close()
             shutdown()
-            _delete(self._folder, self._existing)
+            manifest.discard()
             raise
         return sender, manifest
 
@@ -432,25 +429,3 @@ def _without_collections() -> Generator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-
-
-def _delete(folder: Path, existing: frozenset[Path] | None) -> None:
-    """
-    Delete a recording that has nothing but a failed first request.
-
-    Args:
-        folder: Folder of the recording.
-        existing: What the folder had before, which is kept; ``None`` if it did not exist.
-    """
-    kept = existing or frozenset[Path]()
-    for pattern in _FILES:
-        for path in folder.glob(pattern):
-            if path not in kept:
-                path.unlink(missing_ok=True)
-    if existing is None:
-        with suppress(OSError):
-            folder.rmdir()
-
-
-_FILES: Final = ("requests-*.jsonl", "*.hlog", "recording.json", "requests.lost")
-"""Patterns of the names of a recording's files."""

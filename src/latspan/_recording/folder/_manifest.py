@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from latspan._recording.folder._conditions import host_conditions
 from latspan._recording.folder._regular import open_regular
-from latspan._recording.folder._writer import LOST, prepare
+from latspan._recording.folder._writer import LOST, files_in, prepare
 from latspan._segments import Kind
 from latspan._version import __version__
 from latspan.errors import RecordingError
@@ -66,10 +66,20 @@ class Manifest:
         return MappingProxyType(self._fields)
 
     def discard(self) -> None:
-        """Delete a recording in which nothing was recorded; errors are ignored."""
-        for name in (_NAME, LOST):
+        """
+        Delete the files of a recording that :func:`begin_recording` began; errors are ignored.
+
+        The folder was empty then, so all of these files are the recording's.
+        """
+        requests = (file.path for file in files_in(self.folder))
+        for path in (
+            *requests,
+            *self.folder.glob("*.hlog"),
+            self.folder / _NAME,
+            self.folder / LOST,
+        ):
             with suppress(OSError):
-                (self.folder / name).unlink()
+                path.unlink()
         if self._created_folder:
             with suppress(OSError):
                 self.folder.rmdir()
