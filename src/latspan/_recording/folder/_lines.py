@@ -8,8 +8,7 @@ omitted. A reader ignores unknown fields, so a later release may add some.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from latspan import semconv
@@ -18,6 +17,7 @@ from latspan._recording._record import RequestRecord
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import NS_PER_S
+from latspan._wire import written
 
 __all__ = ["UNREADABLE", "compact_line", "line_of", "record_of", "row_of"]
 
@@ -45,26 +45,7 @@ def line_of(record: RequestRecord, ratio: float = 1.0) -> str:
         record: The record.
         ratio: Fraction of the records that is being kept, in (0, 1].
     """
-    fields = _fields_of(record, ratio)
-    try:
-        return _dumped(fields)
-    except ValueError:
-        # JSON has no infinity and no NaN, which an application may set as an attribute.
-        return _dumped({**fields, "details": _finite(record.details)})
-
-
-def _dumped(fields: Mapping[str, object]) -> str:
-    return json.dumps(fields, separators=(",", ":"), allow_nan=False, default=str) + "\n"
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in cast("Mapping[str, object]", value).items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_finite(each) for each in cast("Sequence[object]", value)]
-    return value
+    return written(_fields_of(record, ratio)) + "\n"
 
 
 def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
@@ -227,7 +208,7 @@ def compact_line(line: bytes) -> bytes:
     if line.startswith(_BEGIN):
         return line
     fields = row_of(line)
-    return _dumped({"kind": fields["kind"], **fields}).encode()
+    return f"{written({'kind': fields['kind'], **fields})}\n".encode()
 
 
 _BEGIN: Final = b'{"kind":"'
