@@ -37,6 +37,7 @@ from latspan.cli._console import (
     print_message,
     silence_output,
 )
+from latspan.cli._exit_codes import NOT_INTERPRETABLE
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import (
     HistogramFormatError,
@@ -63,7 +64,6 @@ _COMMANDS: Final[tuple[Command, ...]] = (
 )
 
 _USAGE: Final = 2
-_NOT_INTERPRETABLE: Final = 4
 _UNREADABLE: Final = (HistogramFormatError, HistogramPrecisionError, RecordingError)
 _PIPE_CLOSED: Final = 1
 _NOT_WRITTEN: Final = 74
@@ -132,7 +132,7 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
         if error.hint is not None:
             print_message(f"hint: {error.hint}")
         unreadable = isinstance(error, _UNREADABLE)
-        return _NOT_INTERPRETABLE if unreadable else _USAGE
+        return NOT_INTERPRETABLE if unreadable else _USAGE
     except Terminated:
         print_message("terminated")
         return TERMINATED

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
+from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
 from latspan.errors import ConfigError
 from latspan.reports._extra import needs_study
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND", "exit_code_of"]
 
-_WORSE: Final = 1
-_INCONCLUSIVE: Final = 3
-_NOT_INTERPRETABLE: Final = 4
 
 _DESCRIPTION: Final = """\
 Compares two sides, each of which is a recording, a folder of recordings (one
@@ -180,9 +178,9 @@ def exit_code_of(judgement: Judgement) -> int:
     from latspan._study.compare import Judgement
 
     return {
-        Judgement.WORSE: _WORSE,
-        Judgement.INCONCLUSIVE: _INCONCLUSIVE,
-        Judgement.NOT_INTERPRETABLE: _NOT_INTERPRETABLE,
+        Judgement.WORSE: MISSED,
+        Judgement.INCONCLUSIVE: INCONCLUSIVE,
+        Judgement.NOT_INTERPRETABLE: NOT_INTERPRETABLE,
     }.get(judgement, 0)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command, attribute_argument
 from latspan.cli._console import output, print_message
+from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
 from latspan.errors import ConfigError
 from latspan.reports._extra import needs_study
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_MISSED: Final = 1
-_INCONCLUSIVE: Final = 3
-_INVALID: Final = 4
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LONGEST_S: Final = 10**9
@@ -210,15 +208,15 @@ def _exit_code(diagnosis: Diagnosis) -> int:
     from latspan._study.stats import Verdict
 
     if diagnosis.conclusion is Conclusion.INVALID:
-        return _INVALID
+        return NOT_INTERPRETABLE
     if diagnosis.conclusion is Conclusion.NOTHING_TO_FIX:
         return 0
     if diagnosis.conclusion is Conclusion.UNRELIABLE:
-        return _MISSED
+        return MISSED
     if diagnosis.conclusion is Conclusion.FIX:
         missed = diagnosis.target is not None and diagnosis.target.verdict is Verdict.MISSED
-        return _MISSED if missed else 0
-    return _INCONCLUSIVE
+        return MISSED if missed else 0
+    return INCONCLUSIVE
 
 
 COMMAND: Final = Command(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
+from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
 from latspan.cli._measure_options import add_options, folder_of, settings_of
 from latspan.reports._extra import needs_study
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_MISSED: Final = 1
-_INCONCLUSIVE: Final = 3
-_INVALID: Final = 4
 
 _DESCRIPTION: Final = """\
 Sends requests to an OpenAI-compatible API, or calls a function of yours, and
@@ -104,7 +102,7 @@ def _exit_code(measurement: Measurement) -> int:
     from latspan._study.stats import Verdict
 
     if not measurement.is_valid:
-        return _INVALID
+        return NOT_INTERPRETABLE
     if len(measurement.steps) > 1:
         # The last steps of a ladder are meant to be too much for the server.
         return 0
@@ -114,8 +112,8 @@ def _exit_code(measurement: Measurement) -> int:
         for result in step.targets
     }
     if Verdict.MISSED in verdicts:
-        return _MISSED
-    return _INCONCLUSIVE if verdicts - {Verdict.MET} else 0
+        return MISSED
+    return INCONCLUSIVE if verdicts - {Verdict.MET} else 0
 
 
 COMMAND: Final = Command(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import isnan
 from typing import Final
 
+from latspan._drawing import percent
 from latspan._segments import SegmentName, Stage
 from latspan._study.diagnose._facts import Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, percent, times
+from latspan._study.diagnose._finding import Finding, milliseconds, times
 
 __all__ = [
     "blocked_event_loop",

@@ -9,12 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from latspan._drawing import percent
 from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
 from latspan._study.diagnose._attribution import LEAST_UNITS, Attribution, Share, attribute
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate, split_by
-from latspan._study.diagnose._finding import Finding, milliseconds, percent
+from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
 from latspan._study.diagnose._table import RequestTable, table_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Finding", "milliseconds", "percent", "times"]
+__all__ = ["Finding", "milliseconds", "times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,6 @@ def milliseconds(value_ns: float) -> str:
     """Return a time for a sentence."""
     value = value_ns / 1e6
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"
-
-
-def percent(fraction: float) -> str:
-    """Return a fraction for a sentence."""
-    return f"{100 * fraction:.0f} %"
 
 
 def times(ratio: float) -> str:

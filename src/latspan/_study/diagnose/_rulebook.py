@@ -13,11 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from latspan._drawing import percent
 from latspan._segments import STAGE_KINDS, SegmentName, Stage
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _server_rules as server
 from latspan._study.diagnose._facts import Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, percent, times
+from latspan._study.diagnose._finding import Finding, milliseconds, times
 
 __all__ = ["MOST_UNEXPLAINED", "explain", "unreliable"]
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from latspan._drawing import percent
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, percent, times
+from latspan._study.diagnose._finding import Finding, milliseconds, times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
