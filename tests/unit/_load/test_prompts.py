@@ -49,7 +49,7 @@ def test_a_file_has_prompts_and_messages(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
-    """The error says which line it is, and the hint shows a right one."""
+    """The error names the line, and the hint shows a right one."""
     path = tmp_path / "prompts.jsonl"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message) as caught:
@@ -58,7 +58,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    """The hint says how to go on without one."""
+    """The hint shows how to go on without one."""
     with pytest.raises(ConfigError, match="No such file") as caught:
         read_prompts(tmp_path / "none.jsonl", seed=0)
     assert "omit --prompts" in (caught.value.hint or "")

@@ -159,7 +159,7 @@ def _hostile(change: Change) -> list[RequestRecord]:
 def test_a_poor_recording_has_a_clear_answer(
     records: list[RequestRecord], conclusion: Conclusion
 ) -> None:
-    """A recording from which nothing follows says so, and never fails."""
+    """A recording from which nothing follows has a conclusion, and never fails."""
     diagnosis = diagnose(records, Goal())
     assert diagnosis.conclusion is conclusion
     assert diagnosis.sentence.endswith(".")

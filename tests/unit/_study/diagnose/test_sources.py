@@ -91,7 +91,7 @@ def leader(found: Diagnosis) -> str:
 def test_a_call_without_segments_is_a_wait_for_the_server(
     call: Callable[[float], tuple[dict[str, Any], int]], lack: str, tmp_path: Path
 ) -> None:
-    """Nothing tells queue and prefill apart, so neither is named; the notes state what lacks."""
+    """Nothing separates queue and prefill, so neither is named; the notes state what lacks."""
     found = diagnose_source(traces(tmp_path / "traces.json", call))
 
     assert (found.conclusion, found.units, leader(found)) == (

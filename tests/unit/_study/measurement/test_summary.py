@@ -154,7 +154,7 @@ def test_littles_law_holds_for_a_steady_load_and_not_for_a_growing_one(tmp_path:
 
 
 def test_each_step_of_a_ladder_has_its_own_requests(tmp_path: Path) -> None:
-    """They are told apart by the number of the step."""
+    """They are distinguished by the number of the step."""
     records = [call(1, number=0), call(1001, number=1, duration_ms=200)]
     recording = load_test(tmp_path, records, [step(intended=1), step(intended=1)])
     durations = [

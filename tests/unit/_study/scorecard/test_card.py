@@ -313,7 +313,7 @@ def test_histograms_give_the_same_figures_as_records(records: list[RequestRecord
 
 
 def test_an_interval_longer_than_a_week_is_mentioned() -> None:
-    """Of logs that were merged into one interval, the weeks cannot be told apart."""
+    """Of logs that were merged into one interval, the weeks cannot be separated."""
     builder = ScorecardBuilder()
     month = replace(snapshot_of([record()]), end_epoch_ns=MONDAY + 20 * 86_400 * 10**9)
     builder.add_snapshots([month])
