@@ -9,7 +9,7 @@ lowers the percentile more, from simulations of 1,200 requests; if the gains dif
 quarter, either is right.
 
 Caveats: a simulation has only the faults that its authors thought of, with sharper edges than real
-ones. The figures show that the rules tell these causes apart, and not how often real systems have
+ones. The figures show that the rules distinguish these causes, and not how often real systems have
 them.
 
 Reproduce: ``make bench-diagnose``; ``--quick`` runs a fifth of the cells; ``--training`` runs the
@@ -123,12 +123,12 @@ def _summary(
         "alone": [each for each in faulty if len(each.cell.faults) == 1],
         "in pairs": [each for each in faulty if len(each.cell.faults) == 2],
     }
-    told = (Evidence.REPORTED, Evidence.CALIBRATED)
+    separable = (Evidence.REPORTED, Evidence.CALIBRATED)
     for name, cells in parts.items():
-        chosen = [each for each in cells if each.cell.evidence in told]
+        chosen = [each for each in cells if each.cell.evidence in separable]
         yield from _row(f"right cause first, {name}", chosen, Result.RIGHT, least=0.90)
         yield from _row(f"confident and wrong, {name}", chosen, Result.WRONG, most=0.01)
-    every = [each for each in faulty if each.cell.evidence in told]
+    every = [each for each in faulty if each.cell.evidence in separable]
     yield from _row("right cause first, all", every, Result.RIGHT, least=0.90)
     yield from _row("confident and wrong, all", every, Result.WRONG, most=0.01)
     healthy = [each for each in results if not each.cell.faults]
@@ -138,7 +138,7 @@ def _summary(
     split = sum(each.splits for each in blind)
     if blind:
         yield (
-            "queue and prefill told apart without evidence",
+            "queue and prefill separated without evidence",
             f"{split} of {len(blind)}",
             _interval(split, len(blind)),
             "0",

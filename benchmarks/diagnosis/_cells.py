@@ -152,7 +152,7 @@ CALIBRATED: Final = (
     "slow_prefill",
     "reprocessed_prefix",
 )
-"""Faults that a calibration tells apart without evidence of the server."""
+"""Faults that a calibration distinguishes without evidence of the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Judged:
         expected: Causes that are right, joined by a slash.
         answer: Cause or conclusion of the diagnosis.
         result: How they compare.
-        splits: Whether the diagnosis tells queue and prefill apart.
+        splits: Whether the diagnosis separates queue and prefill.
         sentence: The diagnosis.
     """
 

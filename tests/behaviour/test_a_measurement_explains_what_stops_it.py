@@ -1,4 +1,4 @@
-"""``latspan measure`` finds out before the load whether requests work, and says why not."""
+"""``latspan measure`` finds out before the load whether requests work, and explains why not."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path, number: signal.Sig
 
 
 def test_a_killed_measurement_keeps_what_had_ended(tmp_path: Path) -> None:
-    """Its recording opens, and says that it did not end."""
+    """Its recording opens, and states that it did not end."""
     with ScriptedServer(_QUICK) as server:
         process = starting(server.base_url, tmp_path / "r", "--rate", "50", "--requests", "1000")
         while len(server.served_requests(timeout_s=0)) < 40:

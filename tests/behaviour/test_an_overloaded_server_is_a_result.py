@@ -61,7 +61,7 @@ def test_requests_queue_at_a_rate_that_the_server_cannot_take(tmp_path: Path) ->
 
 
 def test_a_closed_loop_hides_the_queue_and_is_labelled(tmp_path: Path) -> None:
-    """The same server with one user takes its time for one request: nobody waits."""
+    """The same server with one user takes its time for one request: no request waits."""
     with ScriptedServer(_ONE_AT_A_TIME, slots=1) as server:
         done = measure(
             server.base_url, tmp_path / "r", "--model", "m", "--concurrency", "1", "--requests",
@@ -113,7 +113,7 @@ def _busy_processor(number: int) -> Generator[None]:
 
 
 def test_a_starved_generator_is_invalid_and_not_slow(tmp_path: Path) -> None:
-    """On a processor that another program uses, with the lowest priority, it says what it is."""
+    """On a processor that another program uses, with the lowest priority, it is INVALID."""
     processor = min(os.sched_getaffinity(0))
     script = Script.chat(tokens=20, prefill_ms=50, gap_ms=5)
     with ScriptedServer(script) as server, _busy_processor(processor):

@@ -239,7 +239,7 @@ async def test_tls_is_verified_and_stamped(
 
 
 async def test_a_time_limit_is_a_timeout_and_closes_the_connection() -> None:
-    """The server sees that nobody reads any more."""
+    """The server sees that the client no longer reads."""
     closed = asyncio.Event()
 
     async def serve(

@@ -115,7 +115,7 @@ class EndpointSender:
         With a warm cache, it leaves the common prefix of the prompts in the server's cache.
 
         Raises:
-            MeasurementError: It did not complete; the message says why.
+            MeasurementError: It did not complete; the message has the reason.
         """
         answer = await self._client.ask(self._body(0), self._settings.timeout_s)
         if answer.outcome is not Outcome.COMPLETED or answer.first_token_ns is None:
@@ -170,13 +170,13 @@ def explain(
     endpoint: Endpoint, model: str, answer: Answer, prompt: Prompt | None = None
 ) -> MeasurementError:
     """Return the error about a first request, of a prompt, that did not complete."""
-    said = endpoint.without_key(_message_in(answer.error_body))
+    reason = endpoint.without_key(_message_in(answer.error_body))
     if prompt is not None:
-        said = prompt.hidden_in(said)
-    because = f": {foreign(said)}" if said else ""
+        reason = prompt.hidden_in(reason)
+    because = f": {foreign(reason)}" if reason else ""
     status = answer.status
     if status in _UNAUTHORIZED:
-        return _refused(endpoint, status or 0, said)
+        return _refused(endpoint, status or 0, reason)
     if status == _NOT_FOUND:
         hint = _versioned(endpoint) or "check the name of the model, and the path of the URL"
         return MeasurementError(
@@ -251,8 +251,8 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
     )
 
 
-def _refused(endpoint: Endpoint, status: int, said: str) -> MeasurementError:
-    because = f": {foreign(said)}" if said else ""
+def _refused(endpoint: Endpoint, status: int, reason: str) -> MeasurementError:
+    because = f": {foreign(reason)}" if reason else ""
     if endpoint.api_key is None:
         hint = "set OPENAI_API_KEY, or name the variable that holds the key with --api-key-env"
     else:

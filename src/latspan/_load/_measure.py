@@ -123,7 +123,7 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
     """
     Measure, and write a recording.
 
-    An interrupt ends the measurement early; its recording is complete and says so.
+    An interrupt ends the measurement early; its recording is complete and states it.
 
     Args:
         settings: What to measure, and how.
@@ -294,7 +294,7 @@ class _Measurement:
             if self._interrupted or (settings.stops_at_saturation and _saturated(runner, before)):
                 break
             before = runner
-        # Everything is recorded before the manifest says that the measurement has ended.
+        # Everything is recorded before the manifest states that the measurement has ended.
         force_flush()
         manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
 
@@ -350,7 +350,7 @@ class _Measurement:
             for number in _SIGNALS:
                 loop.add_signal_handler(number, self._interrupt, number)
         except (RuntimeError, ValueError):
-            # Not on the main thread: whoever runs this there handles signals itself.
+            # Not on the main thread: the code that runs this there handles signals itself.
             yield
             return
         try:

@@ -34,8 +34,8 @@ SOURCE is one of these:
 
   a recording     the folder that latspan measure, latspan run --record or
                   record_dir wrote. Of a load test, the last step is judged, and
-                  a step with one request in flight tells queue and prefill
-                  apart if the server does not report its times
+                  a step with one request in flight separates queue and
+                  prefill if the server does not report its times
   traces          a file of OTLP/JSON, or the URL of Jaeger or Tempo: latspan's
                   spans, and those of the GenAI conventions, OpenInference,
                   OpenLLMetry, vLLM and SGLang as far as they go

@@ -27,7 +27,7 @@ SERVER_CAUSES: Final = frozenset(
         "slow_prefill",
     }
 )
-"""Causes that tell queue and prefill apart, which needs evidence of the server or a calibration."""
+"""Causes that separate queue and prefill, which needs evidence of the server or a calibration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def diagnose(
     Args:
         records: Records of a recording.
         goal: Metric and percentile to explain.
-        calibration: Records of a measurement at concurrency 1, which tell queue and prefill apart
+        calibration: Records of a measurement at concurrency 1, which separate queue and prefill
             if the server reports no times.
         budget: Limits of components.
         stable_tokens: Number of tokens at the start of each prompt that are the same in all.
@@ -285,6 +285,6 @@ def _lacking(table: RequestTable, noun: str) -> Iterable[str]:
         yield f"Estimated, and not measured: {' and '.join(estimated)}."
     if table.segment(SegmentName.SERVER_WAIT).any() and table.reported == 0 and len(table):
         yield (
-            "No server reports its times, so queue and prefill cannot be told apart without a"
+            "No server reports its times, so queue and prefill cannot be separated without a"
             " calibration at concurrency 1."
         )

@@ -220,7 +220,7 @@ def server_wait(facts: Facts) -> Finding | None:
     """The wait for the server, of which no evidence knows the inside."""
     return Finding(
         "server_wait",
-        "the server works or lets requests wait; nothing tells queue and prefill apart",
+        "the server works or lets requests wait; nothing separates queue and prefill",
         "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
         (f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",),
         "the server reports its times",

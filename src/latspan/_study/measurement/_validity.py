@@ -3,7 +3,7 @@ Validity of a load test: whether its numbers are the server's, or those of the l
 
 An invalid measurement is not a slow one: its numbers mean nothing, whatever they are. A server that
 cannot take the offered rate is no reason: in an open loop the generator goes on sending, and the
-durations from schedule grow, as queueing theory says.
+durations from schedule grow, as queueing theory predicts.
 
 Source: the load generation guide of inference-perf asks for a median delay below 10 ms and a rate
 very close to the specified one. LoadGen of MLPerf Inference declares a run invalid in the same way,

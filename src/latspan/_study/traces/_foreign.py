@@ -3,7 +3,7 @@ Segments of calls that other instrumentations traced, and of model servers' own 
 
 A client's span has one instant inside, at most: the arrival of the first chunk. The time before it
 is ``server_wait``, and includes the work of the client, its connection and its retries; the time
-after it is ``decode``. Queue and prefill are told apart only if the span of a model server in the
+after it is ``decode``. Queue and prefill are separated only if the span of a model server in the
 same trace reports them.
 """
 
