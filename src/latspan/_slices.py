@@ -12,6 +12,12 @@ for zero seconds if the slice is used up, and otherwise costs two readings of va
 the clock. On any other thread `give_way()` does nothing, so the same code may run on a caller's
 thread.
 
+**Taking turns.** A thread that gives the interpreter's lock up does not choose who gets it. If two
+of latspan's threads compute, they can pass it to each other while a loop waits. So only one of them
+computes at a time: after its slice, a thread first waits until the one that computes has stopped,
+for at most 5 ms. No lock is involved, only the instant at which the other one began its slice. A
+thread that blocks, or has ended, looks as if it had stopped, so it delays no other one.
+
 **What must never happen.** A thread must not give way while it holds a lock that a caller's thread
 may wait for: with the interpreter's lock given up, the holder needs it again before it can release
 the other one, and the caller waits for both. Work that needs such a lock is done in parts of at
@@ -32,10 +38,21 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-__all__ = ["SLICE_NS", "PacedList", "Slices", "give_way", "release"]
+from latspan._units import NS_PER_S
+
+__all__ = ["SLICE_NS", "PacedList", "Slices", "Turn", "give_way", "release"]
 
 SLICE_NS: Final = 500_000
 """Length of a slice: 0.5 ms, a tenth of the interpreter's default switch interval."""
+
+_STOPPED_NS: Final = 2 * SLICE_NS
+"""Age of a slice from which its thread is considered to have stopped computing."""
+
+_WAIT_S: Final = SLICE_NS / NS_PER_S
+"""Length of one wait for the turn, in seconds."""
+
+_WAITS: Final = 10
+"""Number of waits after which a thread computes although another one does."""
 
 _T = TypeVar("_T")
 
@@ -72,6 +89,23 @@ def release(items: list[Any]) -> None:
         give_way()
 
 
+class Turn:
+    """
+    Turn to compute, which one of several threads has.
+
+    Attributes:
+        holder: Slices of the thread that computed last; ``None`` if none has.
+    """
+
+    __slots__ = ("holder",)
+
+    def __init__(self) -> None:
+        self.holder: Slices | None = None
+
+
+_TURN: Final = Turn()
+
+
 class Slices:
     """
     Division of one thread's work into slices.
@@ -80,9 +114,10 @@ class Slices:
         slice_ns: Length of a slice in nanoseconds.
         now_ns: Monotonic clock, in nanoseconds.
         pause: Function that gives the interpreter's lock up for at least the given seconds.
+        turn: Turn that the thread shares with others, whose slices have the same clock.
     """
 
-    __slots__ = ("_begun_ns", "_hurries", "_now_ns", "_pause", "_slice_ns")
+    __slots__ = ("_begun_ns", "_hurries", "_now_ns", "_pause", "_slice_ns", "_turn")
 
     def __init__(
         self,
@@ -90,7 +125,9 @@ class Slices:
         *,
         now_ns: Callable[[], int] = time.perf_counter_ns,
         pause: Callable[[float], object] = time.sleep,
+        turn: Turn = _TURN,
     ) -> None:
+        self._turn = turn
         self._slice_ns = slice_ns
         self._now_ns = now_ns
         self._pause = pause
@@ -111,7 +148,21 @@ class Slices:
         """Pause if the slice is used up, and begin the next one."""
         if self._now_ns() - self._begun_ns >= self._slice_ns and not self._hurries:
             self._pause(0)
+            self._wait_for_turn()
             self._begun_ns = self._now_ns()
+
+    def _wait_for_turn(self) -> None:
+        for _ in range(_WAITS):
+            holder = self._turn.holder
+            if holder is None or holder is self or holder.has_stopped or self._hurries:
+                break
+            self._pause(_WAIT_S)
+        self._turn.holder = self
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the thread no longer computes: it began its last slice long ago."""
+        return self._now_ns() - self._begun_ns >= _STOPPED_NS
 
     def hurry(self) -> None:
         """Stop pausing, because another thread waits for the end of the work; on any thread."""

@@ -13,7 +13,8 @@ import pytest
 from latspan._export import PeriodicExport
 from latspan._recording import Recorder, Snapshot
 from latspan._sdk._worker import Worker
-from latspan._slices import SLICE_NS, PacedList, Slices, give_way, release
+from latspan._slices import SLICE_NS, PacedList, Slices, Turn, give_way, release
+from latspan._units import NS_PER_S
 from latspan.histogram import Histogram
 from latspan.testing import ManualClock
 from support.records import RECORD
@@ -25,7 +26,9 @@ class Paused:
     def __init__(self, slice_ns: int = SLICE_NS) -> None:
         self.clock = ManualClock()
         self.pauses: list[float] = []
-        self.slices = Slices(slice_ns, now_ns=self.clock.monotonic_ns, pause=self.pauses.append)
+        self.slices = Slices(
+            slice_ns, now_ns=self.clock.monotonic_ns, pause=self.pauses.append, turn=Turn()
+        )
 
 
 def test_a_thread_pauses_once_its_slice_is_used_up() -> None:
@@ -40,6 +43,40 @@ def test_a_thread_pauses_once_its_slice_is_used_up() -> None:
 
     assert made == [0, 1, 1, 2, 2, 3]
     assert set(paused.pauses) == {0}
+
+
+def test_a_thread_waits_until_another_one_has_stopped() -> None:
+    """The other one's last slice began more than 1 ms ago; each wait takes 0.5 ms."""
+    clock, turn, waits = ManualClock(), Turn(), list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        clock.advance(round(seconds * NS_PER_S))
+
+    first, second = (Slices(0, now_ns=clock.monotonic_ns, pause=wait, turn=turn) for _ in range(2))
+    first.step()
+    assert waits == [0]
+    waits.clear()
+    second.step()
+
+    assert waits == [0, 0.0005, 0.0005]
+
+
+def test_a_thread_that_computes_on_delays_another_one_for_five_milliseconds() -> None:
+    """Then they take turns."""
+    clock, turn, waits = ManualClock(), Turn(), list[float]()
+    first = Slices(0, now_ns=clock.monotonic_ns, pause=lambda _: None, turn=turn)
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if seconds:
+            first.step()
+
+    second = Slices(0, now_ns=clock.monotonic_ns, pause=wait, turn=turn)
+    first.step()
+    second.step()
+
+    assert sum(waits) == pytest.approx(0.005)
 
 
 def test_other_threads_never_pause() -> None:
