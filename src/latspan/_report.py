@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from latspan._recording.folder import Recording
     from latspan.reports import DiagnosisReport, Report
 
-__all__ = ["diagnose", "report", "report_of_recording"]
+__all__ = ["diagnose", "report", "report_of_recording", "report_of_snapshot"]
 
 _NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
 
@@ -37,11 +37,9 @@ def report(snapshot: Snapshot | None = None) -> Report:
     Raises:
         MissingExtraError: The package ``rich`` of the extra ``study`` is not installed.
     """
-    from latspan.reports import Report
-
     runtime = _runtime.current()
     expected = DEFAULT_EXPECTATIONS if runtime is None else runtime.expected
-    return Report(_sdk.snapshot() if snapshot is None else snapshot, expected)
+    return report_of_snapshot(_sdk.snapshot() if snapshot is None else snapshot, expected)
 
 
 def diagnose(
@@ -84,6 +82,22 @@ def diagnose(
     return DiagnosisReport(diagnose(data.records, parsed, notes=notes))
 
 
+def report_of_snapshot(snapshot: Snapshot, expected: Expectations) -> Report:
+    """
+    Return a report on a snapshot.
+
+    Args:
+        snapshot: The snapshot.
+        expected: Expectations that streams were measured against.
+
+    Raises:
+        MissingExtraError: The package ``rich`` of the extra ``study`` is not installed.
+    """
+    from latspan.reports import Report
+
+    return Report(snapshot, expected, closing=_closing(snapshot))
+
+
 def report_of_recording(
     recording: Recording, expected: Expectations, *, empty_reason: str | None = None
 ) -> Report:
@@ -105,4 +119,27 @@ def report_of_recording(
     notes = recording.notes
     if not snapshot.series and not notes and empty_reason is None:
         notes = (_NOTHING_RECORDED,)
-    return Report(replace(snapshot, empty_reason=empty_reason), expected, "\n".join(notes))
+    return Report(
+        replace(snapshot, empty_reason=empty_reason),
+        expected,
+        "\n".join(notes),
+        closing=_closing(recording),
+    )
+
+
+def _closing(source: Snapshot | Recording) -> DiagnosisReport | None:
+    """Return the diagnosis; ``None`` if there are too few requests, or numpy is missing."""
+    try:
+        from latspan._study.diagnose import Conclusion, diagnose, diagnose_recording, parse_goal
+    except ImportError:
+        return None
+    from latspan._recording import Snapshot
+    from latspan.reports import DiagnosisReport
+
+    if isinstance(source, Snapshot):
+        diagnosis = diagnose(source.records, parse_goal("p95 duration"))
+    else:
+        diagnosis = diagnose_recording(source)
+    if diagnosis.conclusion in (Conclusion.TOO_FEW, Conclusion.UNRELIABLE):
+        return None
+    return DiagnosisReport(diagnosis, is_brief=True)

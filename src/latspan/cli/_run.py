@@ -21,8 +21,7 @@ from latspan.errors import ConfigError, LatspanError
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan._recording.folder import Manifest, Recording
-    from latspan.reports import DiagnosisReport
+    from latspan._recording.folder import Manifest
 
 __all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
 
@@ -193,32 +192,13 @@ def _print_report(folder: str, expected: Expectations, off_reason: str | None) -
 
     recording = Recording(Path(folder), {})
     report = report_of_recording(recording, expected, empty_reason=off_reason)
-    diagnosis = _diagnosis_of(recording)
     # The program's output may be redirected, and belongs to the program. Without a terminal, or
     # without stderr, the report must not fail the run.
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(file=sys.stderr)
-            console = Console(file=sys.stderr, highlight=False)
-            console.print(report, crop=False)
-            if diagnosis is not None:
-                console.print()
-                console.print(diagnosis, crop=False)
+            Console(file=sys.stderr, highlight=False).print(report, crop=False)
             sys.stderr.flush()
-
-
-def _diagnosis_of(recording: Recording) -> DiagnosisReport | None:
-    """Return the diagnosis; ``None`` if there are too few requests, or numpy is missing."""
-    try:
-        from latspan._study.diagnose import Conclusion, diagnose_recording
-    except ImportError:
-        return None
-    from latspan.reports import DiagnosisReport
-
-    diagnosis = diagnose_recording(recording)
-    if diagnosis.conclusion in (Conclusion.TOO_FEW, Conclusion.UNRELIABLE):
-        return None
-    return DiagnosisReport(diagnosis, is_brief=True)
 
 
 def explain_error(path: str, error: OSError) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
@@ -19,6 +19,9 @@ from latspan.reports._slow import median_of, sentence, slowest_of
 from latspan.reports._smoothness import SmoothnessTable
 from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
 from latspan.reports._waterfall import Waterfall
+
+if TYPE_CHECKING:
+    from latspan.reports._diagnosis import DiagnosisReport
 
 __all__ = ["Report"]
 
@@ -39,18 +42,22 @@ class Report(Printable):
 
     It has a part on the requests of the application with their stages, one on the requests that
     it served, and one on its calls, as far as there are any. The first part begins with the
-    waterfalls of the median and the slowest, and the report ends with a sentence on the slowest.
+    waterfalls of the median and the slowest, and the report ends with a sentence on the slowest
+    tenth and with the one delay to fix.
     ``print`` shows it as text, rich's ``print`` in colour, and a notebook as HTML.
 
     Args:
         snapshot: Recorded data. Waterfalls and the closing sentences need its records.
         expected: Configured expectations that streams were measured against.
         note: What the reader must know about the data, if anything; one line per fact.
+        closing: Diagnosis with which the report ends; ``None`` if there are too few requests, or
+            numpy is missing.
     """
 
     snapshot: Snapshot
     expected: Expectations = DEFAULT_EXPECTATIONS
     note: str = ""
+    closing: DiagnosisReport | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the parts, separated by blank lines."""
@@ -72,6 +79,8 @@ class Report(Printable):
             parts.append(prose(reason, options))
         parts += [prose(_left_out(group), options) for group in groups if group.left_out]
         parts += [prose(line, options) for line in self.note.splitlines()]
+        if self.closing is not None:
+            parts.append(self.closing)
         for index, part in enumerate(parts):
             if index:
                 yield ""
