@@ -27,6 +27,7 @@ from latspan.cli import (
     _report,
     _run,
     _scorecard,
+    _status,
     _verify,
 )
 from latspan.cli._command import Command
@@ -54,6 +55,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _report.COMMAND,
     _doctor.COMMAND,
     _init.COMMAND,
+    _status.COMMAND,
     _measure.COMMAND,
     _diagnose.COMMAND,
     _scorecard.COMMAND,
