@@ -21,6 +21,7 @@ from latspan.cli import (
     _demo,
     _diagnose,
     _doctor,
+    _document,
     _histogram,
     _init,
     _measure,
@@ -62,6 +63,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _convert.COMMAND,
     _compare.COMMAND,
     _verify.COMMAND,
+    _document.COMMAND,
     _histogram.COMMAND,
 )
 

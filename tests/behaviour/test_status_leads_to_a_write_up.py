@@ -1,0 +1,150 @@
+"""
+A person who follows only ``latspan status`` gets from an empty folder to a finished write-up.
+
+Every command is the one that status names, run by a shell. The person's editor is a program that
+fills in what status asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import jsonschema
+import pytest
+
+from latspan.testing import Script, ScriptedServer
+
+_REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
+_SLOW: Final = Script.chat(tokens=4, queue_ms=80, prefill_ms=10, gap_ms=1)
+_FAST: Final = Script.chat(tokens=4, queue_ms=5, prefill_ms=10, gap_ms=1)
+_MOST_COMMANDS: Final = 16
+
+_EDITOR: Final = """
+import sys
+from pathlib import Path
+
+file = Path(sys.argv[1])
+text = file.read_text("utf-8")
+for name, value in {values!r}.items():
+    text = text.replace(f"{{name}} = \\"\\"", f"{{name}} = {{value}}", 1)
+    text = text.replace(f"{{name}} = []", f"{{name}} = {{value}}", 1)
+text = text.replace("limit_ms = 500", "limit_ms = 60")
+text = text.replace('"poisson" ', '"closed" ').replace("rate_per_s = 2", "concurrency = 2")
+text = text.replace("# requests = 400", "requests = 25")
+file.write_text(text, "utf-8")
+"""
+
+_SWITCH: Final = """
+import sys
+from urllib.request import urlopen
+
+urlopen(f"http://127.0.0.1:{port}/{{sys.argv[1]}}").read()
+"""
+
+
+@contextmanager
+def _switch(server: ScriptedServer) -> Generator[int]:
+    """Yield the port at which the server's queue is made long (/slow) or short (/fast)."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server.use(_FAST if self.path == "/fast" else _SLOW)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    http = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield http.server_port
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+def _person(folder: Path, *, url: str, port: int) -> dict[str, str]:
+    """Write the person's programs, and return the environment of the person's shell."""
+    (folder / "switch.py").write_text(_SWITCH.format(port=port), "utf-8")
+    values = {
+        "endpoint": json.dumps(url),
+        "model": '"small"',
+        "load": '"two users"',
+        "owner": '"team chat"',
+        "never_ship": '"a wrong answer"',
+        "may_give_up": '["cost"]',
+        "lever": '"capacity"',
+        "description": '"more slots"',
+        "apply": json.dumps(f"{sys.executable} switch.py fast"),
+        "undo": json.dumps(f"{sys.executable} switch.py slow"),
+        "flag": '"chat_slots"',
+        "rollback": '["set chat_slots to 2"]',
+    }
+    (folder / "edit.py").write_text(_EDITOR.format(values=values), "utf-8")
+    programs = folder / "bin"
+    programs.mkdir()
+    command = programs / "latspan"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m latspan "$@"\n', "utf-8")
+    command.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "EDITOR": f"{sys.executable} edit.py",
+    }
+
+
+def _status(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        ["latspan", "status", "--json"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def _validate(name: str, document: object) -> None:
+    schema = json.loads((_REFERENCE / f"{name}.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+
+
+@pytest.mark.alone
+def test_status_names_every_command_up_to_the_write_up(tmp_path: Path) -> None:
+    """From the empty folder on, each command does what the next one needs."""
+    transcript: list[str] = []
+    with ScriptedServer(_SLOW, slots=8) as server, _switch(server) as port:
+        environment = _person(tmp_path, url=server.base_url, port=port)
+        for _ in range(_MOST_COMMANDS):
+            status = _status(tmp_path, environment)
+            if status["paths"] and status["paths"][0]["done"]:
+                break
+            command = status["next"]["command"]
+            done = subprocess.run(
+                command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True
+            )
+            transcript.append(command)
+            if "INVALID" in done.stdout or "the generator was" in done.stdout:
+                pytest.skip("other programs disturbed the load generator")
+            assert done.returncode in {0, 1}, f"{command}\n{done.stdout}\n{done.stderr}"
+    assert transcript == [
+        "latspan init chat",
+        "${EDITOR:-vi} chat.toml",
+        "latspan measure chat",
+        "latspan diagnose chat",
+        "latspan verify chat",
+        "latspan document chat",
+    ]
