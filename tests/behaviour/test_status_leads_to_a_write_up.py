@@ -21,11 +21,12 @@ from typing import Any, Final
 import jsonschema
 import pytest
 
+from latspan.cli import main
 from latspan.testing import Script, ScriptedServer
 
 _REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
-_SLOW: Final = Script.chat(tokens=4, queue_ms=80, prefill_ms=10, gap_ms=1)
-_FAST: Final = Script.chat(tokens=4, queue_ms=5, prefill_ms=10, gap_ms=1)
+_SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=1)
+_FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=1)
 _MOST_COMMANDS: Final = 16
 
 _EDITOR: Final = """
@@ -37,9 +38,10 @@ text = file.read_text("utf-8")
 for name, value in {values!r}.items():
     text = text.replace(f"{{name}} = \\"\\"", f"{{name}} = {{value}}", 1)
     text = text.replace(f"{{name}} = []", f"{{name}} = {{value}}", 1)
-text = text.replace("limit_ms = 500", "limit_ms = 60")
-text = text.replace('"poisson" ', '"closed" ').replace("rate_per_s = 2", "concurrency = 2")
+text = text.replace("limit_ms = 500", "limit_ms = 45")
+text = text.replace('"poisson" ', '"closed" ').replace("rate_per_s = 2", "concurrency = 5")
 text = text.replace("# requests = 400", "requests = 25")
+text = text.replace("# runs = 5", "runs = 3")
 file.write_text(text, "utf-8")
 """
 
@@ -81,7 +83,7 @@ def _person(folder: Path, *, url: str, port: int) -> dict[str, str]:
     values = {
         "endpoint": json.dumps(url),
         "model": '"small"',
-        "load": '"two users"',
+        "load": '"five users"',
         "owner": '"team chat"',
         "never_ship": '"a wrong answer"',
         "may_give_up": '["cost"]',
@@ -105,36 +107,32 @@ def _person(folder: Path, *, url: str, port: int) -> dict[str, str]:
     }
 
 
-def _status(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    done = subprocess.run(
-        ["latspan", "status", "--json"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
-def _validate(name: str, document: object) -> None:
+def _validate(document: dict[str, Any]) -> None:
+    """Check a document against the published schema that it names."""
+    name = document["schema"].removeprefix("latspan.").replace("/", "-")
     schema = json.loads((_REFERENCE / f"{name}.schema.json").read_text("utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(document)
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    validator.validate(document)
 
 
 @pytest.mark.alone
-def test_status_names_every_command_up_to_the_write_up(tmp_path: Path) -> None:
-    """From the empty folder on, each command does what the next one needs."""
+def test_status_names_every_command_up_to_the_write_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command leads to the next one, and every document follows its published schema."""
+    monkeypatch.chdir(tmp_path)
     transcript: list[str] = []
     with ScriptedServer(_SLOW, slots=8) as server, _switch(server) as port:
         environment = _person(tmp_path, url=server.base_url, port=port)
-        for _ in range(_MOST_COMMANDS):
-            status = _status(tmp_path, environment)
-            if status["paths"] and status["paths"][0]["done"]:
+        while len(transcript) < _MOST_COMMANDS:
+            assert main(["status", "--json"]) == 0
+            status = json.loads(capsys.readouterr().out)
+            _validate(status)
+            if any(each["done"] for each in status["paths"]):
                 break
             command = status["next"]["command"]
             done = subprocess.run(
-                command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True
+                ["sh", "-c", command], env=environment, capture_output=True, text=True
             )
             transcript.append(command)
             if "INVALID" in done.stdout or "the generator was" in done.stdout:
@@ -148,3 +146,16 @@ def test_status_names_every_command_up_to_the_write_up(tmp_path: Path) -> None:
         "latspan verify chat",
         "latspan document chat",
     ]
+    results = [json.loads(each.read_text("utf-8")) for each in Path("results/chat").iterdir()]
+    assert {each["task"] for each in results} == {"measure", "diagnose", "verify", "document"}
+    for result in results:
+        _validate(result)
+        if result["task"] in {"measure", "document"}:
+            _validate(result["document"])
+    assert main(["document", "chat", "--json"]) == 0
+    write_up = json.loads(capsys.readouterr().out)
+    _validate(write_up)
+    assert (write_up["conclusion"], write_up["missing"]) == ("improved, target met", [])
+    page = Path("write-ups/chat/write-up.md").read_text("utf-8")
+    assert page.splitlines()[1] == "# chat: improved, target met"
+    assert "queue explains it" in page

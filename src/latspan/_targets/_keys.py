@@ -237,6 +237,7 @@ _CHANGE: Final = (
     Key("apply", Form.TEXT, "command that makes the change"),
     Key("undo", Form.TEXT, "command that takes it back"),
     Key("options", Form.TEXT, "options of latspan measure, such as --model small"),
+    Key("runs", Form.COUNT, "runs per side", example="5"),
     Key("flag", Form.TEXT, "flag or setting that switches it on for users"),
     Key("rollback", Form.TEXTS, "steps that take it back in production, in order"),
 )

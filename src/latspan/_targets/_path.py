@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _MAY_BE_EMPTY: Final = frozenset({"risks"})
+_LEAST_RUNS: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -168,8 +169,12 @@ class Change:
         options: Options of ``latspan measure`` that are the change.
         apply: Command that makes the change.
         undo: Command that takes it back.
+        runs: Runs per side of the verification, at least 2; ``None`` for the usual number.
         flag: Flag or setting that switches the change on for users.
         rollback: Steps that take it back in production, in order.
+
+    Raises:
+        ConfigError: There are too few runs.
     """
 
     lever: str = ""
@@ -177,8 +182,15 @@ class Change:
     options: str = ""
     apply: str = ""
     undo: str = ""
+    runs: int | None = None
     flag: str = ""
     rollback: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.runs is not None and self.runs < _LEAST_RUNS:
+            raise FieldError(
+                "runs", f"{{key}} must be at least {_LEAST_RUNS}", hint="use {key} = 5"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

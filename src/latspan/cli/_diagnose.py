@@ -144,7 +144,13 @@ def _run(arguments: argparse.Namespace) -> int:
         text = arguments.goal or "p95 duration"
         goal = parse_goal(text, limit_ms=arguments.limit_ms, kind=kind)
     elif target is not None:
-        goal = goal_of(target, kind)
+        try:
+            goal = goal_of(target, kind)
+        except ConfigError:
+            if named is None:
+                raise
+            # Segments do not add up to this metric, for example the time per output token.
+            goal = Goal(kind=kind)
     elif kind is not None:
         goal = Goal(kind=kind)
     calibration: Recording | None = None

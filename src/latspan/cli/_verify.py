@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _LEAST_RUNS: Final = 2
+_USUAL_RUNS: Final = 5
 
 _DESCRIPTION: Final = """\
 Measures a system before and after one change, with the same test, and answers
@@ -72,7 +73,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="recordings that exist, as for latspan compare",
     )
     runs.add_argument(
-        "--runs", type=int, default=5, metavar="K", help="runs per side (default: %(default)s)"
+        "--runs", type=int, metavar="K", help=f"runs per side (default: {_USUAL_RUNS})"
     )
     runs.add_argument(
         "--order",
@@ -147,6 +148,8 @@ def _run(arguments: argparse.Namespace) -> int:
     named = None if arguments.what is None else named_path(arguments.what)
     if named is not None:
         _complete(arguments, named)
+    if arguments.runs is None:
+        arguments.runs = _USUAL_RUNS
     levers = [lever_named(name) for name in arguments.lever]
     if not levers:
         raise ConfigError(
@@ -183,6 +186,8 @@ def _run(arguments: argparse.Namespace) -> int:
 def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
     """Take the arguments that are not given from the file of an inference path."""
     change, quality = named.path.change, named.path.quality
+    if arguments.runs is None:
+        arguments.runs = change.runs
     if not arguments.lever and change.lever:
         arguments.lever = [change.lever]
     if not (arguments.after_options or arguments.after_command or arguments.before_command):
@@ -190,9 +195,10 @@ def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
         arguments.before_command = change.undo
         arguments.after_command = change.apply
     if arguments.items is None and arguments.answers is None and quality.items:
-        # Without the answers, the items are for later: what is measured now is not lost.
         answers = [quality.before, quality.after]
-        if all(answers) and all(map(os.path.exists, [quality.items, *answers])):
+        # Answers that do not exist yet are compared later, with --recorded.
+        exist = all(map(os.path.exists, [quality.items, *answers]))
+        if all(answers) and (exist or arguments.recorded is not None):
             arguments.items, arguments.answers = quality.items, answers
     if arguments.goal is None:
         target = named.open_target

@@ -107,7 +107,7 @@ def _rules(loop: Loop) -> Iterator[str]:
         " then diagnose |"
     )
     if path.never_ship:
-        yield f"| {plain(path.never_ship)} | roll back at once, however fast it is |"
+        yield f"| a user gets: {plain(path.never_ship)} | roll back at once, however fast it is |"
     yield "| the model, the prompt template or the load is to change | measure again before that |"
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan._drawing import count, listed, milliseconds, percent
 from latspan._segments import Kind
 from latspan._shown import printable
-from latspan._study.loop import Loop, Result, criteria_of, missing_fields
+from latspan._study.compare import Change
+from latspan._study.loop import Loop, Result, criteria_of, measurement_text, missing_fields
 from latspan._targets import InferencePath, Target
 from latspan._units import NS_PER_S
 from latspan.reports._diagnosis_json import escaped
@@ -39,6 +40,7 @@ WRITE_UP_SCHEMA: Final = "latspan.write_up/1"
 
 _NOT_STATED: Final = "_not stated_"
 _LONGEST: Final = 2_000
+_CONDITIONS: Final = ("model", "models_returned", "cache", "cached_input", "revision")
 _DECISIONS: Final = {
     "improved": "accepted",
     "no_worse": "accepted",
@@ -230,20 +232,23 @@ def _baseline(loop: Loop) -> Iterator[str]:
     for each in step["latencies"]:
         cells = [_percentile(each["all"], name) for name in ("p50", "p95", "p99")]
         numbers = [f"{each['n']:,}", f"{each['failed']:,}", *cells]
-        yield f"| {escaped(each['metric'])} | {each['from']} | {' | '.join(numbers)} |"
+        yield f"| {code(each['metric'])} | {each['from']} | {' | '.join(numbers)} |"
     yield ""
     for each in step["targets"]:
         yield (
-            f"- p{each['percentile']:g} of {escaped(each['metric'])} at most"
+            f"- p{each['percentile']:g} of {code(each['metric'])} at most"
             f" {_time(each['limit_s'])}: **{_verdict(each) if each['verdict'] else 'no verdict'}**"
             f" ({each['misses'] or 0:,} of {each['requests'] or 0:,} requests missed it)"
         )
-    conditions = {
-        name: document["conditions"].get(name)
-        for name in ("model", "models_returned", "cache", "cached_input", "seed", "revision")
-    }
-    known = [f"{name} {escaped(str(value))}" for name, value in conditions.items() if value]
+    conditions = {name: document["conditions"].get(name) for name in _CONDITIONS}
+    known = [f"{name} {code(_condition(value))}" for name, value in conditions.items() if value]
     yield f"- conditions: {', '.join(known)}" if known else "- conditions: unknown"
+
+
+def _condition(value: object) -> str:
+    return (
+        ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+    )
 
 
 def _percentile(values: Mapping[str, Any], name: str) -> str:
@@ -274,7 +279,7 @@ def _cause(loop: Loop) -> Iterator[str]:
         yield "|---|---:|---:|---:|---|"
         for each in document["shares"]:
             yield (
-                f"| {escaped(each['segment'])} | {_time(each['slow_s'])} |"
+                f"| {code(each['segment'])} | {_time(each['slow_s'])} |"
                 f" {_time(each['typical_s'])} | {percent(each['share'])} |"
                 f" {percent(each['low'])} to {percent(each['high'])} |"
             )
@@ -336,7 +341,7 @@ def _before_and_after(loop: Loop) -> Iterator[str]:
             if each["low_s"] is not None:
                 interval = f"{each['low_s'] * 1e3:+,.1f} to {each['high_s'] * 1e3:+,.1f} ms"
             yield (
-                f"| {escaped(each['segment'])} | {_time(each['before_s'])} |"
+                f"| {code(each['segment'])} | {_time(each['before_s'])} |"
                 f" {_time(each['after_s'])} | {interval} |"
             )
     target = comparison["target"]
@@ -346,10 +351,15 @@ def _before_and_after(loop: Loop) -> Iterator[str]:
             f"Target: **{_verdict(target)}**; {target['misses']:,} of {target['requests']:,}"
             " requests after the change missed it."
         )
+    if comparison["differences"]:
+        yield ""
     for each in comparison["differences"]:
         word = "changed" if each["explains"] and each["accepted"] else "differs"
         text = f"{each['name']}: {each['before']} before, {each['after']} after"
         yield f"- {word}: {escaped(text)}"
+    if loop.latest is not None and loop.latest.created > verification.created:
+        yield ""
+        yield f"Measured again on {loop.latest.day}: {escaped(measurement_text(loop.latest))}"
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> Iterator[str]:
@@ -357,16 +367,17 @@ def comparison_table(comparison: Mapping[str, Any]) -> Iterator[str]:
     yield "| | | before | after | change | 95 % interval | |"
     yield "|---|---|---:|---:|---:|---|---|"
     for row in comparison["rows"]:
-        if row["change"] == "too_few":
+        result = Change(row["change"].replace("_", " "))
+        if result is Change.TOO_FEW:
             continue
         interval = "—"
         if row["low"] is not None and row["high"] is not None:
             interval = f"{row['low'] - 1:+.1%} to {row['high'] - 1:+.1%}"
         change = "—" if row["ratio"] is None else f"{row['ratio'] - 1:+.1%}"
         yield (
-            f"| {escaped(row['segment'] or row['metric'])} | p{row['percentile']:g} |"
+            f"| {code(row['segment'] or row['metric'])} | p{row['percentile']:g} |"
             f" {_time(row['before_s'])} | {_time(row['after_s'])} | {change} | {interval} |"
-            f" {row['change'].replace('_', ' ')} |"
+            f" {result} |"
         )
 
 
@@ -377,12 +388,13 @@ def _trade_off(loop: Loop) -> Iterator[str]:
     if verification is None:
         return
     rows = verification.document["comparison"]["rows"]
-    worse = [
-        f"p{each['percentile']:g} {each['segment'] or each['metric']}"
-        for each in rows
-        if each["change"] == "worse"
-    ]
-    yield f"- became worse: {escaped(listed(worse)) if worse else 'nothing that was measured'}"
+    for words, result in (("became worse", Change.WORSE), ("not decided", Change.CHANCE)):
+        names = [
+            f"p{each['percentile']:g} {code(each['segment'] or each['metric'])}"
+            for each in rows
+            if each["change"].replace("_", " ") == result
+        ]
+        yield f"- {words}: {listed(names) if names else 'nothing that was measured'}"
     for note in verification.document["notes"]:
         yield f"- {escaped(note)}"
 

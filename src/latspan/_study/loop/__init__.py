@@ -17,7 +17,7 @@ from latspan._study.loop._criteria import (
 )
 from latspan._study.loop._folder import Listed, loop_of, loops_in
 from latspan._study.loop._loop import Loop, State, TaskState, assess
-from latspan._study.loop._readings import first_unmet
+from latspan._study.loop._readings import first_unmet, measurement_text
 from latspan._study.loop._results import (
     RESULT_SCHEMA,
     Result,
@@ -45,6 +45,7 @@ __all__ = [
     "keep_result",
     "loop_of",
     "loops_in",
+    "measurement_text",
     "missing_fields",
     "next_of",
     "read_results",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +26,7 @@ from latspan._study.loop._readings import (
     verdict_verified,
     why_invalid,
 )
-from latspan._study.loop._results import Task
+from latspan._study.loop._results import Result, Task
 from latspan._study.stats import Verdict
 from latspan._study.verify import QualityJudgement
 
@@ -184,8 +185,12 @@ def _fix(loop: Loop) -> NextCommand | None:
     runs = runs_to_decide(verification)
     if runs is not None and judgement is Judgement.INCONCLUSIVE:
         return NextCommand(f"{command} --runs {runs}", "more runs per side are needed")
-    sides = " ".join(verification.recordings)
-    return NextCommand(f"{command} --recorded {sides}", "compare the answers of both sides")
+    return _compare_answers(loop, verification, "compare the answers of both sides")
+
+
+def _compare_answers(loop: Loop, verification: Result, reason: str) -> NextCommand:
+    sides = shlex.join(verification.recordings)
+    return NextCommand(f"latspan verify {loop.name} --recorded {sides}", reason)
 
 
 def _measure_again(loop: Loop, conclusion: Conclusion) -> NextCommand:
@@ -228,6 +233,10 @@ def _after(loop: Loop) -> NextCommand | None:
             f"latspan measure {loop.name}",
             "roll the change out, and begin the next pass: "
             + listed([f"not yet: {each.text}" for each in open_]),
+        )
+    if quality_of(verification) is QualityJudgement.INCONCLUSIVE:
+        return _compare_answers(
+            loop, verification, "the answers are inconclusive: add items and answers, then compare"
         )
     return _edit(
         loop,

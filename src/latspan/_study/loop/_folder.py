@@ -15,8 +15,8 @@ from latspan.errors import ConfigError, LatspanError, RecordingError
 
 __all__ = ["Listed", "loop_of", "loops_in"]
 
-_KEYS: Final = ("target", "traffic")
-"""Tables of a TOML file that only an inference path has."""
+_HEADS: Final = ("[[target]]", "[traffic]")
+"""Headers of tables of which the file of an inference path has both, and other TOML files none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ def _is_inference_path(file: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     try:
-        return any(key in tomllib.loads(text) for key in _KEYS)
+        document = tomllib.loads(text)
     except (ValueError, RecursionError):
         # A damaged file of an inference path is shown with its error.
-        return any(f"[{key}]" in text for key in _KEYS)
+        return any(head in text for head in _HEADS)
+    # Other programs have a table of this name, but no list of such tables.
+    return isinstance(document.get("target"), list) or "traffic" in document

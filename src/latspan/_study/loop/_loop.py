@@ -307,7 +307,9 @@ class _History:
         is_open = judgement is Judgement.NOT_INTERPRETABLE or (
             judgement is Judgement.INCONCLUSIVE and runs_to_decide(found) is not None
         )
-        if path.quality.items and quality_of(found) is None:
+        quality = path.quality
+        has_answers = bool(quality.items and quality.before and quality.after)
+        if has_answers and quality_of(found) is None:
             text, is_open = f"{text}; the answers are not compared yet", True
         return TaskState(Task.VERIFY, State.OPEN if is_open else State.DONE, text, found.day)
 
