@@ -159,7 +159,7 @@ def _goal(loop: Loop) -> str:
     if goal["before_s"] is None or goal["after_s"] is None:
         return ""
     before, after = (milliseconds(goal[each] * NS_PER_S) for each in ("before_s", "after_s"))
-    return f"p{goal['percentile']:g} {escaped(goal['metric'])} from {before} to {after}."
+    return f"p{goal['percentile']:g} {code(goal['metric'])} from {before} to {after}."
 
 
 def _pull_request(loop: Loop) -> Iterator[str]:
