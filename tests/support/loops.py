@@ -89,7 +89,7 @@ class Story:
         """Add a measurement with a verdict on the only target."""
         caveats = [{"name": "late", "text": invalid, "invalidates": True}] if invalid else []
         values = {"p50": 0.4, "p90": 0.6, "p95": 0.7, "p99": None, "p99.9": None}
-        step = {
+        step: dict[str, Any] = {
             "load": {"concurrency": 2},
             "measured": requests,
             "caveats": caveats,
@@ -115,7 +115,7 @@ class Story:
                 }
             ],
         }
-        document = {
+        document: dict[str, Any] = {
             "schema": "latspan.measurement/1",
             "kind": "call",
             "recording": "recordings/chat-1",
@@ -136,7 +136,7 @@ class Story:
             "refuted_by": "the queue stays",
         }
         share = {"segment": "queue", "share": 0.8, "low": 0.7, "high": 0.9}
-        document = {
+        document: dict[str, Any] = {
             "schema": "latspan.diagnosis/1",
             "conclusion": conclusion,
             "sentence": f"The sentence of {conclusion}.",
@@ -169,7 +169,7 @@ class Story:
         }
         worse = {**row, "metric": "segment", "segment": "decode", "change": "worse"}
         verdict = {"verdict": target, "requests": 500, "misses": 1, "needed": 9}
-        document = {
+        document: dict[str, Any] = {
             "schema": "latspan.verification/1",
             "judgement": judgement,
             "sentence": f"The sentence of {judgement}.",
@@ -194,5 +194,5 @@ class Story:
 
     def documented(self) -> None:
         """Add a write-up."""
-        document = {"schema": "latspan.write_up/1", "missing": []}
+        document: dict[str, Any] = {"schema": "latspan.write_up/1", "missing": []}
         self.add(Task.DOCUMENT, document)
