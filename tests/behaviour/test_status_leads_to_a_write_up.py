@@ -27,7 +27,9 @@ from latspan.testing import Script, ScriptedServer
 _REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 _SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=1)
 _FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=1)
-_MOST_COMMANDS: Final = 16
+_MOST_COMMANDS: Final = 8
+_MOST_DISTURBED: Final = 3
+_NOT_INTERPRETABLE: Final = 4
 
 _EDITOR: Final = """
 import sys
@@ -122,6 +124,7 @@ def test_status_names_every_command_up_to_the_write_up(
     """Each command leads to the next one, and every document follows its published schema."""
     monkeypatch.chdir(tmp_path)
     transcript: list[str] = []
+    disturbed = 0
     with ScriptedServer(_SLOW, slots=8) as server, _switch(server) as port:
         environment = _person(tmp_path, url=server.base_url, port=port)
         while len(transcript) < _MOST_COMMANDS:
@@ -134,10 +137,17 @@ def test_status_names_every_command_up_to_the_write_up(
             done = subprocess.run(
                 ["sh", "-c", command], env=environment, capture_output=True, text=True
             )
-            transcript.append(command)
-            if "INVALID" in done.stdout or "the generator was" in done.stdout:
+            disturbed += done.returncode == _NOT_INTERPRETABLE
+            if disturbed > _MOST_DISTURBED:
                 pytest.skip("other programs disturbed the load generator")
-            assert done.returncode in {0, 1}, f"{command}\n{done.stdout}\n{done.stderr}"
+            # Status repeats what was disturbed, so the transcript has it once.
+            if done.returncode != _NOT_INTERPRETABLE:
+                transcript.append(command)
+                assert done.returncode in {0, 1}, f"{command}\n{done.stdout}\n{done.stderr}"
+        # Another load than that of the file is no result of the path.
+        other = "latspan measure chat --concurrency 1 --requests 2 --warmup 0"
+        done = subprocess.run(["sh", "-c", other], env=environment, capture_output=True, text=True)
+        assert "latspan status does not count this measurement" in done.stderr
     assert transcript == [
         "latspan init chat",
         "${EDITOR:-vi} chat.toml",
@@ -147,7 +157,10 @@ def test_status_names_every_command_up_to_the_write_up(
         "latspan document chat",
     ]
     results = [json.loads(each.read_text("utf-8")) for each in Path("results/chat").iterdir()]
-    assert {each["task"] for each in results} == {"measure", "diagnose", "verify", "document"}
+    # The runs of the verification are part of its result.
+    tasks = sorted(each["task"] for each in results)
+    assert list(dict.fromkeys(tasks)) == ["diagnose", "document", "measure", "verify"]
+    assert len(tasks) <= 4 + disturbed
     for result in results:
         _validate(result)
         if result["task"] in {"measure", "document"}:

@@ -128,6 +128,8 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return _USAGE
     try:
+        # Kept with a result; `sys.argv` is another program's if it calls main() itself.
+        arguments.words = sys.argv[1:] if argv is None else list(argv)
         with interrupts_raise():
             return command.run(arguments)
     except LatspanError as error:

@@ -132,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from latspan.reports._diagnosis_json import diagnosis_document
 
     source: str = arguments.source
-    named = _named(source)
+    named = _named(source, arguments)
     target: Target | None = None
     if named is not None:
         source, target = _newest(named, arguments), named.open_target
@@ -179,13 +179,13 @@ def _run(arguments: argparse.Namespace) -> int:
     return exit_code
 
 
-def _named(source: str) -> NamedPath | None:
+def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:
     """Return the inference path that the source names; ``None`` for every other source."""
     from latspan._targets import SUFFIX, file_of
 
     if not source.endswith(SUFFIX) and Path(source).exists():
         return None
-    return named_path(source) if file_of(source).is_file() else None
+    return named_path(source, arguments) if file_of(source).is_file() else None
 
 
 def _newest(named: NamedPath, arguments: argparse.Namespace) -> str:

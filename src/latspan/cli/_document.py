@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from latspan._workflow import write_pages
         from latspan.reports._write_up import missing_of, write_up_document
 
-    named = named_path(arguments.name)
+    named = named_path(arguments.name, arguments)
     if named is None:
         raise ConfigError(
             f"'{arguments.name}' is not an inference path", hint="latspan status lists them"

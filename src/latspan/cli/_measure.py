@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from latspan.cli._measure_display import LiveDisplay
     from latspan.reports._measurement_json import measurement_document
 
-    named = named_path(arguments.target)
+    named = named_path(arguments.target, arguments)
     settings = settings_of(arguments)
     folder = folder_of(arguments, settings.name)
     for line in _plan(settings):

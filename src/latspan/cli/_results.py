@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from latspan._shown import foreign
+from latspan._shown import HIDDEN, foreign
 from latspan.cli._console import print_message
 from latspan.errors import RecordingError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from latspan._targets import InferencePath, Target
 
 __all__ = ["NamedPath", "named_path"]
+
+_CONTENT: Final = "--body"
+"""Option whose value is a part of each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,13 @@ class NamedPath:
         file: Its file.
         path: The inference path.
         fingerprints: Fingerprints of the parts of the file.
+        command: Command line, without ``latspan``.
     """
 
     file: Path
     path: InferencePath
     fingerprints: Mapping[str, str]
+    command: str
 
     @property
     def open_target(self) -> Target:
@@ -68,8 +73,7 @@ class NamedPath:
                 self.file,
                 task,
                 document,
-                # An option may hold a key, for example in the address of a backend.
-                command=foreign(shlex.join(sys.argv[1:])),
+                command=self.command,
                 exit_code=exit_code,
                 recordings=recordings,
                 fingerprints=self.fingerprints,
@@ -80,9 +84,13 @@ class NamedPath:
         print_message(f"result: {kept}; latspan status shows the next command")
 
 
-def named_path(what: str) -> NamedPath | None:
+def named_path(what: str, arguments: argparse.Namespace) -> NamedPath | None:
     """
     Return the inference path that an argument names; ``None`` for an address or a function.
+
+    Args:
+        what: The argument.
+        arguments: The whole command line.
 
     Raises:
         ConfigError: The file of the inference path does not exist or is invalid.
@@ -94,4 +102,18 @@ def named_path(what: str) -> NamedPath | None:
         return None
     file = file_of(what)
     path = read_inference_path(file)
-    return NamedPath(file, path, fingerprints_of(path, file))
+    return NamedPath(file, path, fingerprints_of(path, file), _shown(arguments.words))
+
+
+def _shown(words: Sequence[str]) -> str:
+    """Return a command line without fields of requests, which may be content, and without keys."""
+    shown: list[str] = []
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if shown and shown[-1] == _CONTENT:
+            shown.append(HIDDEN)
+        elif equals and name == _CONTENT:
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(word)
+    return foreign(shlex.join(shown))

@@ -145,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
             for lever in LEVERS.values():
                 print(f"{lever.name:22}{lever.summary}; may hurt {lever.may_hurt}", file=out)
         return 0
-    named = None if arguments.what is None else named_path(arguments.what)
+    named = None if arguments.what is None else named_path(arguments.what, arguments)
     if named is not None:
         _complete(arguments, named)
     if arguments.runs is None:

@@ -56,6 +56,8 @@ def _runbook(loop: Loop, today: date) -> Iterator[str]:
         )
     yield f"| see single requests | {code('latspan report RECORDING')} |"
     yield f"| verify a change | {code(f'latspan verify {name}')} |"
+    if path.quality.command:
+        yield f"| check the quality of the answers | {code(path.quality.command)} |"
     yield f"| write this page again | {code(f'latspan document {name}')} |"
     yield from ("", "## Where to look", "")
     yield f"- results of every task: {code(f'results/{loop.file.stem}')}"

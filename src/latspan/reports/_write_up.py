@@ -100,7 +100,7 @@ def missing_of(loop: Loop) -> list[tuple[str, str]]:
     elif loop.verification is not None and loop.diagnosis is None:
         found.append(("a diagnosis before the change", f"latspan diagnose {name}"))
     for each in criteria_of(loop):
-        found += [(field, f"${{EDITOR:-vi}} {loop.file.name}") for field in each.fields]
+        found += [(field, loop.edit_command) for field in each.fields]
     return found
 
 
@@ -169,7 +169,7 @@ def _page(loop: Loop, today: date) -> Iterator[str]:
 
 
 def _intake(path: InferencePath) -> Iterator[str]:
-    prompt = path.prompt
+    prompt, quality = path.prompt, path.quality
     yield "| | |"
     yield "|---|---|"
     for target in path.targets:
@@ -182,6 +182,7 @@ def _intake(path: InferencePath) -> Iterator[str]:
         ("routing", path.routing),
         ("must never reach a user", path.never_ship),
         ("may be traded for speed", ", ".join(path.may_give_up)),
+        ("check of the quality", ": ".join(filter(None, (quality.command, quality.limit)))),
         ("prompt template", prompt.template),
         ("stable parts of the prompt", ", ".join(prompt.stable)),
         ("variable parts of the prompt", ", ".join(prompt.variable)),

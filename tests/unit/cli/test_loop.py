@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from latspan._study.loop import Task, keep_result, loop_of
 from latspan._targets import Change, toml_of
 from latspan.cli import main
+from latspan.cli._results import named_path
 from support.comparisons import recording
 from support.loops import Story, chat
 
@@ -85,6 +87,7 @@ def test_diagnose_reads_the_newest_measurement_of_a_path(
     assert document["goal"]["limit_s"] == 0.5
     diagnosis = loop_of(folder / "chat.toml").diagnosis
     assert diagnosis is not None
+    assert diagnosis.command == "diagnose chat --json"
     assert diagnosis.document["sentence"] == document["sentence"]
     assert diagnosis.recordings == ("recordings/chat-1",)
     assert diagnosis.exit_code == code
@@ -162,6 +165,7 @@ def test_document_writes_pages_and_names_what_is_missing(
     code, document = _document(capsys, "document", "chat", "--output", "pages")
     assert code == 0
     assert document["files"][0] == "pages/write-up.md"
+    assert document["baseline"]["command"] == "measure chat"
     assert document["verification"]["document"]["judgement"] == "improved"
     loop = loop_of(folder / "chat.toml")
     assert loop.write_up is not None
@@ -185,3 +189,15 @@ def test_a_result_that_cannot_be_kept_changes_no_exit_code(
     results.write_text("a file")
     assert main(["document", "chat"]) == 3
     assert "the result is not kept: cannot write a result" in capsys.readouterr().err
+
+
+def test_a_kept_command_has_no_content_and_no_key(folder: Path) -> None:
+    """Results are made for a repository."""
+    Story(folder, chat())
+    words = ["measure", "chat", "--body", "a prompt", "--otlp-endpoint", "http://me:pw@host/"]
+    named = named_path("chat", argparse.Namespace(words=words))
+    assert named is not None
+    assert named.command == "measure chat --body '***' --otlp-endpoint http://***@host/"
+    named = named_path("chat", argparse.Namespace(words=["measure", "chat", "--body=secret"]))
+    assert named is not None
+    assert "secret" not in named.command

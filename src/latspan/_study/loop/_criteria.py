@@ -32,7 +32,6 @@ from latspan._study.verify import QualityJudgement
 
 __all__ = ["Criterion", "NextCommand", "criteria_of", "is_done", "missing_fields", "next_of"]
 
-_EDIT: Final = "${EDITOR:-vi}"
 _INTAKE: Final = re.compile(r"target\.\w+|never_ship|may_give_up")
 _ANSWERS: Final = ("quality.items", "quality.before", "quality.after")
 _WATCHED: Final = timedelta(days=30)
@@ -137,7 +136,7 @@ def next_of(loop: Loop) -> NextCommand:
 
 
 def _edit(loop: Loop, reason: str) -> NextCommand:
-    return NextCommand(f"{_EDIT} {loop.file.name}", reason)
+    return NextCommand(loop.edit_command, reason)
 
 
 def _before_verdict(loop: Loop) -> NextCommand | None:

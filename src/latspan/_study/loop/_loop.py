@@ -112,6 +112,11 @@ class Loop:
         return self.latest is not None and verdict_of(self.latest) is Verdict.MET
 
     @property
+    def edit_command(self) -> str:
+        """Command that opens its file in the user's editor."""
+        return f"${{EDITOR:-vi}} {shlex.quote(self.file.name)}"
+
+    @property
     def name(self) -> str:
         """Name of the inference path for commands in the folder of its file."""
         stem = self.file.stem

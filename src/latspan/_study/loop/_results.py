@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ _KEPT: Final[dict[Task, str]] = {
     Task.DOCUMENT: "latspan.write_up/1",
 }
 """Schema of the document of each task that has one."""
+
+_NAME: Final = re.compile(rf"\d{{8}}-\d{{6}}-\d{{6}}-({'|'.join(_KEPT)})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,7 @@ def keep_result(
     fields = {
         "schema": RESULT_SCHEMA,
         "task": task.value,
-        "created": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "created": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "command": command,
         "exit_code": exit_code,
         "recordings": [os.path.relpath(each, file.parent) for each in recordings],
@@ -163,7 +166,7 @@ def keep_result(
     }
     folder = _folder_of(file)
     # The time comes first, so that a listing of the folder is the history.
-    name = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}-{task.value}.json"
+    name = f"{now:%Y%m%d-%H%M%S-%f}-{task.value}.json"
     written = folder / f".{name}.{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,7 +193,9 @@ def read_results(file: Path) -> list[Result]:
     Raises:
         RecordingError: A file cannot be read, or is not a result of this release.
     """
-    found = [_read(each) for each in _folder_of(file).glob("[!.]*.json")]
+    # Other files in the folder are the user's.
+    files = (each for each in _folder_of(file).glob("*.json") if _NAME.fullmatch(each.name))
+    found = [_read(each) for each in files]
     return sorted(found, key=lambda each: each.created)
 
 

@@ -40,6 +40,8 @@ def test_a_result_is_read_as_it_was_kept(tmp_path: Path) -> None:
     kept = _keep(file, sentence="slow")
     assert kept.parent == tmp_path / "results" / "chat"
     assert kept.name.endswith("-diagnose.json")
+    # A file of the user's is left alone.
+    (kept.parent / "notes.json").write_text("{}")
     (result,) = read_results(file)
     assert (result.task, result.exit_code) == (Task.DIAGNOSE, 1)
     assert result.recordings == ("recordings/a",)
