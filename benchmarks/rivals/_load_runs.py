@@ -121,7 +121,7 @@ def run_loads(scale: Scale) -> LoadResults:
                         order.remove(tool)
                         continue
                     runs[load.name][tool.name].append(run)
-                order.append(order.pop(0))
+                order = order[1:] + order[:1]
     return LoadResults(loads, runs, versions, skipped)
 
 

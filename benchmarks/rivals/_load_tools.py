@@ -159,7 +159,7 @@ def _read_latspan(folder: Path) -> Report:
         for record in latspan.open_recording(folder / "recording").records("call")
         if record.details.get("latspan.load.phase") == "measured"
     )
-    reasons = tuple(each["name"] for each in step["findings"] if each["invalidates"])
+    reasons = tuple(each["name"] for each in step["caveats"] if each["invalidates"])
     return Report(figures, counted, reasons)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "CONVENTION_METRICS",
     "DEFAULT_EXPECTATIONS",
     "EVIDENCE_METRICS",
+    "FIRST_TOKENS",
     "FROM_START",
     "LATENCY_METRICS",
     "METRICS",
@@ -220,6 +221,9 @@ FROM_START: Final = frozenset(
     }
 )
 """Metrics that begin at the start of a request, and so exist from its scheduled time too."""
+
+FIRST_TOKENS: Final = ("time_to_first_token", "time_to_first_visible_token")
+"""Metrics that a response without a token never reaches, whatever the limit is."""
 
 _USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
 

@@ -1,7 +1,7 @@
 """
 Load of the generator itself: how late its event loop runs, and how busy its thread is.
 
-A generator that is late measures itself. A timer on its event loop is due every 10 ms. Its delay is
+A generator that is late measures itself. A timer on its event loop is due every 50 ms. Its delay is
 stamped one turn of the loop later, as the arrival of a chunk is: aiohttp stores the bytes and wakes
 the task that reads them. So the lag is the time by which a chunk may be stamped late.
 """
@@ -18,7 +18,7 @@ from latspan.histogram import Histogram
 
 __all__ = ["GeneratorLoad"]
 
-_INTERVAL_NS: Final = 10 * NS_PER_MS
+_INTERVAL_NS: Final = 50 * NS_PER_MS
 _PERCENTILES: Final = (50, 99)
 
 

@@ -22,7 +22,7 @@ from latspan._recording._empty_reason import (
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._questions import nearest_values
-from latspan._recording._record import RequestRecord
+from latspan._recording._record import RequestRecord, has_no_token
 from latspan._recording._recorder import Recorder
 from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, Subject
 from latspan._recording._snapshot import Snapshot
@@ -50,6 +50,7 @@ __all__ = [
     "Subject",
     "TaggedName",
     "details_of",
+    "has_no_token",
     "nearest_values",
     "read_snapshots",
     "read_tag",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from latspan._metrics import MetricValue
+from latspan import semconv
+from latspan._metrics import FIRST_TOKENS, MetricValue
 from latspan._segments import Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
 
-__all__ = ["RequestRecord"]
+__all__ = ["RequestRecord", "has_no_token"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +86,17 @@ class RequestRecord:
     def segment_totals(self) -> tuple[SegmentTotal, ...]:
         """One sum per segment name, in the order of first appearance."""
         return totals(self.segments)
+
+
+def has_no_token(record: RequestRecord) -> bool:
+    """
+    Return whether a record is that of a completed stream in which no token arrived.
+
+    Its user never received a first token, so it misses every target of one, as a failed request
+    does. A response that is not streamed has no first token by definition, and misses nothing.
+    """
+    return (
+        record.outcome is Outcome.COMPLETED
+        and record.details.get(semconv.GEN_AI_REQUEST_STREAM) is True
+        and not any(metric in record.metrics for metric in FIRST_TOKENS)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -85,7 +86,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stable-tokens",
-        type=float,
+        type=_tokens,
         metavar="N",
         help="tokens at the start of each prompt that are the same in all prompts",
     )
@@ -222,6 +223,16 @@ def _query(arguments: argparse.Namespace) -> TraceQuery:
         headers=dict(arguments.header),
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _tokens(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of tokens, such as 800")
+    return number
 
 
 def _window(text: str) -> float:

@@ -14,9 +14,9 @@ async def test_the_lag_contains_the_turn_in_which_a_chunk_waits_for_its_reader()
     """Work that runs between the arrival of a chunk and its reader delays the stamp."""
     now_ns = 0
     load = GeneratorLoad(lambda: now_ns, cpu=lambda: 0)
-    now_ns = 10 * NS_PER_MS
+    now_ns = 50 * NS_PER_MS
     load._sample()  # pyright: ignore[reportPrivateUsage] - what the timer calls
-    now_ns = 15 * NS_PER_MS
+    now_ns = 55 * NS_PER_MS
     await asyncio.sleep(0)
     measured = load.result()
     load.stop()

@@ -234,7 +234,7 @@ def test_a_blocked_generator_sends_late_and_says_so() -> None:
     result = run_virtually(clock, run())
     assert [lag for *_, lag in sender.sent[:3]] == [0, 0.05, 0.1]
     assert result["generator"]["dispatch_lag"]["max"] == 0.1
-    assert result["generator"]["loop_lag"]["max"] >= 0.14
+    assert result["generator"]["loop_lag"]["max"] >= 0.1
     assert result["reached_per_s"] < 0.98 * result["offered_per_s"]
 
 

@@ -198,6 +198,21 @@ def test_a_sampled_recording_is_counted_by_its_histograms(
     assert card["periods"][0]["requests"] == 7
 
 
+def test_a_sampled_recording_of_a_killed_process_is_counted_by_its_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its histograms lack its last requests."""
+    record_into(tmp_path / "one", call(0, ratio=1))
+    lines = next((tmp_path / "one").glob("requests-*"))
+    lines.write_text(lines.read_text().removesuffix("}\n") + ',"ratio":0.125}\n')
+    lines.rename(lines.with_name(lines.name.replace(".ended", "")))
+    log_into(tmp_path / "one" / "a.hlog", *(call(number) for number in range(7)))
+
+    (card,) = document(capsys, str(tmp_path / "one"), "--period", "week")["cards"]
+
+    assert card["periods"][0]["requests"] == 8
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [

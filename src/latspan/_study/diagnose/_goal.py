@@ -7,17 +7,16 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._metrics import metric_named
+from latspan._metrics import FIRST_TOKENS, metric_named
 from latspan._segments import Kind
 from latspan._targets import Target
 from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError
 
-__all__ = ["DURATION", "FIRST_TOKEN", "Goal", "goal_of", "parse_goal"]
+__all__ = ["DURATION", "Goal", "goal_of", "parse_goal"]
 
 DURATION: Final = "duration"
-FIRST_TOKEN: Final = frozenset({"time_to_first_token", "time_to_first_visible_token"})
-_EXPLAINED: Final = (DURATION, *sorted(FIRST_TOKEN))
+_EXPLAINED: Final = (DURATION, *FIRST_TOKENS)
 """Metrics that segments add up to, so that their time can be divided among them."""
 
 _GOAL: Final = re.compile(r"p(?P<percentile>\d+(?:\.\d+)?)[ _]+(?P<metric>\w+)")

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from latspan import semconv
-from latspan._recording import RequestRecord
+from latspan._metrics import FIRST_TOKENS
+from latspan._recording import RequestRecord, has_no_token
 from latspan._segments import Kind, Segment, SegmentName, Source
 from latspan._study.diagnose._goal import DURATION, Goal
 
@@ -102,7 +103,8 @@ class RequestTable:
         goal: The goal.
         kind: Kind of the units.
         value_ns: Goal metric, from the scheduled time in a load test; shape ``(n,)``.
-        failed: Whether the unit failed; shape ``(n,)``.
+        failed: Whether the unit failed, or had no token where the goal is the first one; shape
+            ``(n,)``.
         start_ns: Start as Unix time; shape ``(n,)``, in ascending order.
         duration_ns: Duration; shape ``(n,)``.
         names: Names of the segments.
@@ -218,7 +220,12 @@ class _Filler:
         """Add a unit with the calls inside it; of a call, that is the call itself."""
         lag_ns = _lag_ns(record)
         value_ns = _value_of(record, self._goal)
-        failed = record.outcome.failed
+        # The user of a stream without a token waits for the first one forever.
+        failed = record.outcome.failed or (
+            value_ns is None
+            and self._goal.metric in FIRST_TOKENS
+            and any(has_no_token(child.record) for child in inside)
+        )
         if value_ns is None and not failed:
             self._left_out += 1
             return

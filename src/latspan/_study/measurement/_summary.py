@@ -10,6 +10,7 @@ from statistics import stdev
 from typing import Any, Final
 
 from latspan import semconv
+from latspan._metrics import FIRST_TOKENS
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording, cut_indexes
 from latspan._segments import Kind, Outcome
@@ -30,8 +31,6 @@ _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
 _RATES: Final = frozenset({"time_per_output_token"})
 """Metrics that do not begin with the request, so the wait to be sent is no part of them."""
 
-_FIRST_TOKENS: Final = frozenset({"time_to_first_token", "time_to_first_visible_token"})
-"""Metrics that a response without a token misses, whatever the limit is."""
 
 _THIRDS: Final = 3
 
@@ -282,7 +281,7 @@ def _step(
     for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
         # A response without a token never gives its user a first one.
         known = len(collected.values[metric])
-        empty = completed - known if known and metric in _FIRST_TOKENS else 0
+        empty = completed - known if known and metric in FIRST_TOKENS else 0
         without_token = max(without_token, empty)
         for origin in _origins(metric, is_open=is_open):
             values = (

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from latspan import semconv
 from latspan._drawing import count
-from latspan._metrics import FROM_START
-from latspan._recording import RequestRecord, Snapshot, nearest_values
+from latspan._metrics import FIRST_TOKENS, FROM_START
+from latspan._recording import RequestRecord, Snapshot, has_no_token, nearest_values
 from latspan._segments import Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._prometheus import totals_of
@@ -27,7 +27,6 @@ from latspan.errors import UnknownNameError
 
 __all__ = ["Card", "Row", "Scorecard", "ScorecardBuilder"]
 
-_FIRST_TOKENS: Final = ("time_to_first_token", "time_to_first_visible_token")
 _MEASURED: Final = "measured"
 
 
@@ -134,7 +133,7 @@ class ScorecardBuilder:
         self._estimated = False
         self._too_long: dict[Cycle, int] = dict.fromkeys(self._cycles, 0)
         targets = [each.metric for path in paths for each in path.targets]
-        self._metrics = tuple(dict.fromkeys(("duration", *_FIRST_TOKENS, *targets)))
+        self._metrics = tuple(dict.fromkeys(("duration", *FIRST_TOKENS, *targets)))
 
     def add_records(
         self,
@@ -161,6 +160,7 @@ class ScorecardBuilder:
                 continue
             group = _Group(record.kind, record.side, _attribute(record, self._by))
             weight = max(1, round(1 / record.ratio))
+            without_token = has_no_token(record)
             sampled += weight > 1
             start_ns, end_ns = record.start_epoch_ns, record.start_epoch_ns + record.duration_ns
             last[group] = max(last.get(group, 0), start_ns)
@@ -169,7 +169,11 @@ class ScorecardBuilder:
                 first, until = bounds.get(place, (start_ns, end_ns))
                 bounds[place] = min(first, start_ns), max(until, end_ns)
                 source.tally(group, place).add(
-                    record.outcome, self._values(record), self._targets_of(group), weight=weight
+                    record.outcome,
+                    self._values(record),
+                    self._targets_of(group),
+                    weight=weight,
+                    without_token=without_token,
                 )
         if sampled and (counted := histograms()) is not None:
             self.add_snapshots(counted)
@@ -283,7 +287,7 @@ class ScorecardBuilder:
         places = self._total.tallies[group]
         targets = self._targets_of(group)
         held = {metric for tally in places.values() for metric in tally.values}
-        first_token = next((each for each in _FIRST_TOKENS if each in held), None)
+        first_token = next((each for each in FIRST_TOKENS if each in held), None)
         wanted = {first_token, *(each.metric for each in targets)}
         if "duration" in held or first_token is None:
             wanted.add("duration")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
+from latspan._metrics import FIRST_TOKENS
 from latspan._segments import Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.traces import JsonServer
@@ -26,10 +27,7 @@ from latspan._units import NS_PER_S
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of
 
-__all__ = ["PROMETHEUS_METRICS", "PrometheusTotals", "totals_of"]
-
-PROMETHEUS_METRICS: Final = ("time_to_first_token", "time_to_first_visible_token")
-"""Metrics of a scorecard that are exported with latspan's precision."""
+__all__ = ["PrometheusTotals", "totals_of"]
 
 _HINT: Final = "use the address of a Prometheus server, for example http://localhost:9090"
 _PERIODS: Final = {Cycle.WEEK: 12, Cycle.MONTH: 6}
@@ -94,7 +92,8 @@ def totals_of(
             counts = query.counts()
             if not counts:
                 continue
-            values = {metric: query.values(metric) for metric in PROMETHEUS_METRICS}
+            # Exported with latspan's precision; the duration is not.
+            values = {metric: query.values(metric) for metric in FIRST_TOKENS}
             for kind, side, group in dict.fromkeys(key[:3] for key in counts):
                 own = (kind, side, group)
                 yield PrometheusTotals(

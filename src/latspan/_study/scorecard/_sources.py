@@ -16,6 +16,7 @@ from latspan._recording.folder import (
     open_recording,
 )
 from latspan._recording.folder._regular import snapshots_in
+from latspan._recording.folder._writer import files_in
 from latspan._shown import location
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.traces import is_url, read_any
@@ -99,7 +100,10 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 
 
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
-    has_logs = any(recording.folder.glob(f"*{_LOG}"))
+    # The histograms of a process that was killed lack its last requests.
+    has_logs = any(recording.folder.glob(f"*{_LOG}")) and all(
+        file.ended for file in files_in(recording.folder)
+    )
     measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
     cut = cut_indexes(recording.manifest)
     builder.add_records(

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from latspan._metrics import FIRST_TOKENS
 from latspan._segments import Outcome
 from latspan._study.stats import TargetVerdict, target_verdict, wilson_interval
 from latspan._targets import Target
@@ -109,6 +110,7 @@ class Tally:
         unsent: Number of requests that were scheduled and never sent.
         values: By metric, the values of requests that show how long the system takes, in
             nanoseconds.
+        without_token: Number of completed streams without a token.
         met: Number of requests that meet all targets.
         judged: Number of requests that meet them or do not; the others have no value for a target.
         has_joint: Whether ``met`` is known: histograms do not show which request a value is of.
@@ -119,6 +121,7 @@ class Tally:
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     unsent: int = 0
     values: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+    without_token: int = 0
     met: int = 0
     judged: int = 0
     has_joint: bool = True
@@ -132,6 +135,7 @@ class Tally:
         targets: Sequence[Target],
         *,
         weight: int = 1,
+        without_token: bool = False,
     ) -> None:
         """
         Add a request.
@@ -141,6 +145,7 @@ class Tally:
             values_ns: Its values by metric, in nanoseconds.
             targets: Targets that it should meet.
             weight: Number of requests that it stands for, in a sample.
+            without_token: Whether it is a completed stream without a token.
         """
         self.outcomes[outcome] += weight
         if outcome.failed:
@@ -153,9 +158,11 @@ class Tally:
         }
         for metric, value in shown.items():
             self.values.setdefault(metric, Histogram()).record_many([value] * weight)
-        if all(each.metric in shown for each in targets):
+        self.without_token += weight * without_token
+        known = {**shown, **(dict.fromkeys(FIRST_TOKENS, UNBOUNDED) if without_token else {})}
+        if all(each.metric in known for each in targets):
             self.judged += weight
-            self.met += weight * all(shown[each.metric] <= each.limit_ns for each in targets)
+            self.met += weight * all(known[each.metric] <= each.limit_ns for each in targets)
 
     def add_histogram(self, metric: str, outcome: Outcome, values: Histogram) -> None:
         """
@@ -227,14 +234,18 @@ class Tally:
         # no duration.
         if metric not in self.values and (metric != "duration" or self.outcomes[Outcome.COMPLETED]):
             return 0
-        return self._held(metric).count + self._failed
+        return self._held(metric).count + self._missing(metric)
+
+    def _missing(self, metric: str) -> int:
+        """Return the number of requests whose value is unbounded."""
+        return self._failed + self.without_token * (metric in FIRST_TOKENS)
 
     def _misses(self, target: Target) -> int:
         if not self._count(target.metric):
             return 0
         held = self._held(target.metric)
         above = held.fraction_above(target.limit_ns) if held.count else 0
-        return round(above * held.count) + self._failed
+        return round(above * held.count) + self._missing(target.metric)
 
     def _percentiles(self, metric: str) -> dict[float, float | None]:
         count = self._count(metric)
@@ -254,6 +265,7 @@ class Tally:
         """Add the requests of another tally of the same period."""
         self.outcomes += other.outcomes
         self.unsent += other.unsent
+        self.without_token += other.without_token
         self.met += other.met
         self.judged += other.judged
         self.has_joint &= other.has_joint

@@ -21,6 +21,7 @@ from latspan._recording import RequestRecord
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Source
 from latspan._shown import address
 from latspan._study.traces._imported import Imported
+from latspan._study.traces._spans import UNREADABLE, checked_ns
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
@@ -31,7 +32,6 @@ _TOO_MANY: Final = "429 Too Many Requests"
 _HEAD_BYTES: Final = 4096
 _MARKS_IN_HEAD: Final = (b'"guidellm_version"', b'"generative_benchmark"', b'"benchmarks"')
 _HINT: Final = "use the JSON report of guidellm 0.4 or newer: --output kind=json,path=out.json"
-_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 _OUTCOMES: Final = {
     "successful": Outcome.COMPLETED,
@@ -96,7 +96,7 @@ def read_guidellm(path: str | os.PathLike[str]) -> Imported:
             conditions=_conditions(report, model),
             measurement={"kind": Kind.CALL.value, "steps": [each.account() for each in read]},
         )
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise RecordingError(
             f"{os.fspath(path)} is not a report of guidellm that this release can read:"
             f" {type(error).__name__}",
@@ -156,7 +156,8 @@ class _Benchmark:
     ) -> RequestRecord:
         start: float = timings["request_start"]
         end: float = timings["request_end"] or timings["resolve_end"]
-        start_ns, duration_ns = round(start * NS_PER_S), max(0, round((end - start) * NS_PER_S))
+        start_ns, end_ns = checked_ns(round(start * NS_PER_S)), checked_ns(round(end * NS_PER_S))
+        duration_ns = max(0, end_ns - start_ns)
         marks = {
             mark: min(max(0, round((at - start) * NS_PER_S)), duration_ns)
             for mark, at in (
@@ -243,7 +244,9 @@ def _tokens(request: Mapping[str, Any]) -> TokenCounts:
         "cached": request.get("input_metrics", {}).get("cached_tokens"),
         "output": request.get("output_metrics", {}).get("total_tokens"),
     }
-    known = {name: int(value) for name, value in counted.items() if value is not None}
+    known = {
+        name: int(value) for name, value in counted.items() if value is not None and value >= 0
+    }
     return TokenCounts(**known, source=TokenSource.PROVIDER) if known else UNKNOWN_TOKENS
 
 

@@ -18,6 +18,7 @@ from latspan import semconv
 from latspan._drawing import count
 from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
+from latspan._recording.folder._lines import LARGEST
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
 from latspan._study.traces._dialects import Dialect
 from latspan._study.traces._foreign import (
@@ -56,15 +57,12 @@ _TOKENS: Final = {
     "audio_input": semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS,
     "audio_output": semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS,
 }
-_MOST: Final = 2**63 - 1
-"""Largest integer that OTLP can represent."""
-
 _REJECTED: Final = frozenset({"429", "RateLimitError", "TooManyRequests"})
 
-# An allowlist, because other instrumentations put prompts and responses under names of their own.
 _LONGEST_LAG_S: Final = 1e9
 """Longest dispatch lag that is believed, in seconds."""
 
+# An allowlist, because other instrumentations put prompts and responses under names of their own.
 _DETAILS_OF_OTHERS: Final = frozenset(
     {
         semconv.ERROR_TYPE,
@@ -138,6 +136,8 @@ def requests_in(
     skipped: list[str] = []
     if spans.cut_lines:
         skipped.append(f"{count(spans.cut_lines, 'line')} cannot be read")
+    if spans.damaged:
+        skipped.append(f"{count(spans.damaged, 'span')} not used, which OTLP does not allow")
     if trees.nested:
         skipped.append(
             f"{count(trees.nested, 'span')} inside another span of the same call not used"
@@ -186,6 +186,7 @@ class _Trees:
             parent = spans.parents.get((row.trace_id, row.span_id))
             if row.is_segment and parent is not None:
                 self._segments[row.trace_id, parent].append(row)
+        self._pieces: dict[tuple[int, int], tuple[Piece, ...]] = {}
         self._inside: defaultdict[tuple[int, int], list[SpanRow]] = defaultdict(list)
         for row in self.units:
             above = self._unit_above((row.trace_id, row.span_id))
@@ -195,6 +196,8 @@ class _Trees:
     def records(self) -> Iterator[tuple[SpanRow, RequestRecord]]:
         """Yield one record per unit with its span, in the order of their ends."""
         for row in self.units:
+            # Those inside it come before it, so no depth of nesting needs recursion.
+            self._pieces[row.trace_id, row.span_id] = self._pieces_of(row)
             yield row, self._record(row)
 
     def _place(self, row: SpanRow) -> tuple[int, int]:
@@ -241,7 +244,7 @@ class _Trees:
         identity = row.trace_id, row.span_id
         kind = _kind(row)
         server = self._servers.get(identity)
-        pieces = self._pieces_of(row)
+        pieces = self._pieces[identity]
         segments = tuple(each.segment for each in pieces)
         own = tuple(each.segment for each in pieces if each.is_own)
         gaps = chunk_gaps(row)
@@ -318,7 +321,7 @@ class _Trees:
                 end_ns = each.end_ns - row.start_ns
                 yield Piece(SegmentName.CALL, start_ns, end_ns, is_own=False)
                 continue
-            for name, start, end, source, _ in self._pieces_of(each):
+            for name, start, end, source, _ in self._pieces[each.trace_id, each.span_id]:
                 yield Piece(name, start + start_ns, end + start_ns, source, is_own=False)
 
 
@@ -370,7 +373,7 @@ def _stored(value: object, unit: MetricUnit) -> int | None:
     if isinstance(value, bool) or not isinstance(value, float | int):
         return None
     if unit == "1":
-        return round(value) if 0 <= value <= _MOST else None
+        return round(value) if 0 <= value <= LARGEST else None
     return round(value * BILLIONTHS) if 0 <= value <= 1 else None
 
 

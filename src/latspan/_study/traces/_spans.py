@@ -20,11 +20,20 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
+from latspan._recording.folder._lines import LARGEST
 from latspan._study.traces._dialects import Dialect, Event, inference_of
 from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 
-__all__ = ["SpanFile", "SpanRow", "read_spans", "seconds_as_ns", "spans_of"]
+__all__ = [
+    "UNREADABLE",
+    "SpanFile",
+    "SpanRow",
+    "checked_ns",
+    "read_spans",
+    "seconds_as_ns",
+    "spans_of",
+]
 
 _SERVER: Final = (2, "SPAN_KIND_SERVER")
 _FAILED: Final = (2, "STATUS_CODE_ERROR")
@@ -42,7 +51,15 @@ _HINT: Final = (
     "use a file of the Collector's file exporter in JSON, without compression: one message with"
     " resourceSpans per line"
 )
-_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+UNREADABLE: Final = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""Exceptions of a file that is damaged, or has another form than it should."""
 
 
 class SpanRow(NamedTuple):
@@ -99,6 +116,7 @@ class SpanFile:
         routes: Route of each span that serves an HTTP request, by trace and span.
         others: Number of spans that no record follows from.
         cut_lines: Number of lines that are not complete.
+        damaged: Number of spans that are not as OTLP specifies.
     """
 
     rows: list[SpanRow] = field(default_factory=list[SpanRow])
@@ -106,6 +124,7 @@ class SpanFile:
     routes: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     others: int = 0
     cut_lines: int = 0
+    damaged: int = 0
 
 
 def read_spans(path: Path) -> SpanFile:
@@ -146,11 +165,15 @@ def _fill(spans: SpanFile, messages: Iterable[Mapping[str, Any]], origin: str, h
     for message in messages:
         try:
             for span, service, is_own in _spans_of(message):
-                _add(spans, span, service, seen, is_own=is_own)
-        except _UNREADABLE as error:
-            raise RecordingError(
-                f"{origin} has a span that is not OTLP/JSON: {type(error).__name__}", hint=hint
-            ) from error
+                # One bad span among many costs no more than itself.
+                try:
+                    _add(spans, span, service, seen, is_own=is_own)
+                except UNREADABLE:
+                    spans.damaged += 1
+        except UNREADABLE:
+            spans.damaged += 1
+    if spans.damaged and not seen:
+        raise RecordingError(f"{origin} has no span that is OTLP/JSON", hint=hint)
     _break_cycles(spans.parents)
 
 
@@ -237,18 +260,20 @@ def _add(
     if identity in seen:
         # A batch that was sent again after its acknowledgement was lost.
         return
-    seen.add(identity)
     parent = span.get("parentSpanId")
-    if parent:
-        spans.parents[identity] = _id(parent, 8)
+    parent_id = _id(parent, 8) if parent else None
     attributes = _plain(span.get("attributes") or ())
     is_server = span.get("kind") in _SERVER
+    start_ns, end_ns = checked_ns(span["startTimeUnixNano"]), checked_ns(span["endTimeUnixNano"])
+    events = _events(span)
+    seen.add(identity)
+    if parent_id is not None:
+        spans.parents[identity] = parent_id
     if is_server and _HTTP_ROUTE in attributes:
         spans.routes[identity] = str(attributes[_HTTP_ROUTE])
-    start_ns = int(span["startTimeUnixNano"])
     dialect, chunks_ns = Dialect.LATSPAN, ()
     if not attributes.keys() & {semconv.LATSPAN_KIND, semconv.LATSPAN_SEGMENT}:
-        inference = inference_of(attributes, _events(span), start_ns)
+        inference = inference_of(attributes, events, start_ns)
         if inference is None:
             spans.others += 1
             return
@@ -261,7 +286,7 @@ def _add(
             is_server,
             start_ns,
             # A clock that was set back ends a span before its start.
-            max(start_ns, int(span["endTimeUnixNano"])),
+            max(start_ns, end_ns),
             (span.get("status") or _EMPTY).get("code") in _FAILED,
             attributes,
             service,
@@ -279,11 +304,24 @@ def _id(text: str, size: int) -> int:
     return int(text, 16)
 
 
+def checked_ns(value: str | int) -> int:
+    """
+    Return a Unix time in nanoseconds.
+
+    Raises:
+        ValueError: It is before 1970, or later than a recording can hold: in the year 2116.
+    """
+    time_ns = int(value)
+    if not 0 <= time_ns <= LARGEST:
+        raise ValueError("the time is out of range")
+    return time_ns
+
+
 def _events(span: Mapping[str, Any]) -> list[Event]:
     return [
         Event(
             str(event.get("name", "")),
-            int(event.get("timeUnixNano", 0)),
+            checked_ns(event.get("timeUnixNano", 0)),
             _plain(event.get("attributes") or ()),
         )
         for event in span.get("events") or ()

@@ -68,6 +68,17 @@ def test_time_after_the_first_token_is_not_part_of_a_ttft() -> None:
     assert table.segment("queue").sum() == table.value_ns.sum()
 
 
+@pytest.mark.parametrize(("streamed", "failed"), [(True, 3), (False, 0)])
+def test_a_stream_without_a_token_has_no_bounded_ttft(*, streamed: bool, failed: int) -> None:
+    """It counts as failed; a response that is not streamed has no first token by definition."""
+    details = {semconv.GEN_AI_REQUEST_STREAM: streamed}
+    empty = replace(_call(), metrics={"duration": MetricValue(500 * _MS)}, details=details)
+
+    table = table_of([*_calls(30), *[empty] * 3], parse_goal("p95 ttft"))
+
+    assert (int(table.failed.sum()), table.left_out) == (failed, 3 - failed)
+
+
 def test_a_call_inside_a_request_is_not_a_unit_of_its_own() -> None:
     """Time is counted once: calls are part of their request."""
     records = [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan import semconv
 from latspan._clock import ManualClock
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, Snapshot
@@ -39,6 +40,7 @@ def record(
     side: Side = Side.CLIENT,
     after_s: float = 0,
     ratio: float = 1,
+    stream: bool = False,
     **details: Any,
 ) -> RequestRecord:
     duration_ns = round(duration_ms * MS)
@@ -56,7 +58,10 @@ def record(
         metrics=metrics,
         attributes={} if path is None else {"inference_path": path},
         ratio=ratio,
-        details={f"latspan.load.{name}": value for name, value in details.items()},
+        details={
+            **{f"latspan.load.{name}": value for name, value in details.items()},
+            **({semconv.GEN_AI_REQUEST_STREAM: True} if stream else {}),
+        },
     )
 
 
@@ -102,6 +107,20 @@ def test_failed_requests_are_slower_than_all_others() -> None:
     assert failing.percentiles["duration"][50] == pytest.approx(50 * MS, rel=0.001)
     assert failing.percentiles["duration"][95] == UNBOUNDED
     assert almost.percentiles["duration"][95] == pytest.approx(95 * MS, rel=0.001)
+
+
+def test_a_stream_without_a_token_misses_a_first_token_only() -> None:
+    """Its user waits for the first token forever; its duration is known."""
+    empty = record(100, stream=True)
+
+    found = figures([*[record(150, ttft_ms=40)] * 18, *[empty] * 2], path_of(FIRST_50, WITHIN_200))
+
+    assert found.counts == {"duration": 20, "time_to_first_token": 20}
+    assert found.percentiles["time_to_first_token"][95] == UNBOUNDED
+    assert found.percentiles["duration"][95] == pytest.approx(150 * MS, rel=0.001)
+    assert found.attainment is not None
+    assert (found.attainment.count, found.attainment.of) == (18, 20)
+    assert [each and each.misses for each in found.verdicts] == [2, 0]
 
 
 def test_requests_that_their_caller_ended_show_nothing_about_the_end() -> None:

@@ -157,8 +157,28 @@ def test_the_format_is_recognised(tmp_path: Path) -> None:
     assert read_any(FILE).format == "guidellm"
 
 
+_TIMES_OF_NO_CLOCK: Final[dict[str, Any]] = {
+    "benchmarks": [
+        {
+            "requests": {
+                "successful": [
+                    {"info": {"timings": {"request_start": 1e300, "request_end": float("inf")}}}
+                ]
+            }
+        }
+    ]
+}
+
+
 @pytest.mark.parametrize(
-    "text", ['{"benchmarks": [{}]}', '{"benchmarks": 1}', '{"benchmarks": [{"requests": []}]}', "{"]
+    "text",
+    [
+        '{"benchmarks": [{}]}',
+        '{"benchmarks": 1}',
+        '{"benchmarks": [{"requests": []}]}',
+        "{",
+        json.dumps(_TIMES_OF_NO_CLOCK),
+    ],
 )
 def test_another_report_is_refused(text: str, tmp_path: Path) -> None:
     """One clear error, with the versions that are read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -290,6 +291,39 @@ def test_a_span_that_ends_before_its_start_has_no_negative_time(tmp_path: Path) 
     path = file_of(tmp_path, span(1, OFFICIAL, endTimeUnixNano="1"))
 
     assert [each.duration_ns for each in read_otlp(path).records] == [0]
+
+
+DAMAGE: Final[list[dict[str, Any]]] = [
+    {"spanId": None},
+    {"traceId": "not hexadecimal"},
+    {"attributes": [{"value": {}}]},
+    {"startTimeUnixNano": str(10**40)},
+    {"startTimeUnixNano": "-1"},
+    {"endTimeUnixNano": str(2**63)},
+]
+
+
+@pytest.mark.parametrize("field", DAMAGE, ids=str)
+def test_a_damaged_span_costs_no_more_than_itself(field: dict[str, Any], tmp_path: Path) -> None:
+    """Times that no clock shows are damage too."""
+    damaged = {**span(2, OFFICIAL), **field}
+
+    imported = read_otlp(file_of(tmp_path, span(1, OFFICIAL), damaged, span(3, OFFICIAL)))
+
+    assert len(imported.records) == 2
+    assert imported.skipped == ("1 span not used, which OTLP does not allow",)
+
+
+def test_stages_may_be_nested_to_any_depth(tmp_path: Path) -> None:
+    """Deeper than Python's limit of recursion."""
+    stage = {"latspan.kind": "stage", "latspan.outcome": "completed"}
+    depth = sys.getrecursionlimit() + 500
+    spans = [span(each + 1, stage, parent=each or None) for each in range(depth)]
+
+    records = read_otlp(file_of(tmp_path, *spans)).records
+
+    assert len(records) == depth
+    assert {sum(each.duration_ns for each in record.segments) for record in records} == {2 * 10**9}
 
 
 VALUES: Final = st.one_of(
