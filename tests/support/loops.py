@@ -154,6 +154,7 @@ class Story:
         lever: str = "capacity",
         runs_needed: int | None = None,
         quality: str | None = None,
+        differs: str = "",
     ) -> None:
         """Add a verification of five runs per side."""
         row = {
@@ -168,6 +169,8 @@ class Story:
             "change": "improved",
         }
         worse = {**row, "metric": "segment", "segment": "decode", "change": "worse"}
+        difference = {"name": differs, "before": "a", "after": "b"}
+        difference |= {"explains": True, "accepted": False}
         verdict = {"verdict": target, "requests": 500, "misses": 1, "needed": 9}
         document: dict[str, Any] = {
             "schema": "latspan.verification/1",
@@ -180,7 +183,7 @@ class Story:
                 "judgement": judgement,
                 "before": {"runs": 5},
                 "after": {"runs": 5},
-                "differences": [],
+                "differences": [difference] if differs else [],
                 "rows": [row, worse],
                 "explanation": None,
                 "target": None if target is None else verdict,

@@ -16,6 +16,7 @@ from latspan._study.loop._loop import Loop, State
 from latspan._study.loop._readings import (
     conclusion_of,
     is_attributable,
+    is_disturbed,
     is_good,
     judgement_of,
     needs_quality,
@@ -180,7 +181,10 @@ def _fix(loop: Loop) -> NextCommand | None:
         return NextCommand(command, reason)
     judgement = judgement_of(verification)
     if judgement is Judgement.NOT_INTERPRETABLE:
-        return NextCommand(command, f"verify again: {verification.document['sentence']}")
+        sentence = verification.document["sentence"]
+        if is_disturbed(verification):
+            return NextCommand(command, f"verify again: {sentence}")
+        return _edit(loop, f"{sentence} Correct [change], or run {command} again")
     runs = runs_to_decide(verification)
     if runs is not None and judgement is Judgement.INCONCLUSIVE:
         return NextCommand(f"{command} --runs {runs}", "more runs per side are needed")

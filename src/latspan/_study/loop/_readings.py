@@ -17,6 +17,7 @@ __all__ = [
     "conclusion_of",
     "first_unmet",
     "is_attributable",
+    "is_disturbed",
     "is_good",
     "judgement_of",
     "measurement_text",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _GOOD: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE})
+_NOT_INTERPRETABLE: Final = "not_interpretable"
 _QUALITY: Final = ("quality", "anything")
 """Words in what a lever may hurt that call for a comparison of the answers."""
 
@@ -134,6 +136,14 @@ def is_good(verification: Result) -> bool:
 def is_attributable(verification: Result) -> bool:
     """Return whether exactly one lever was changed."""
     return bool(verification.document["attributable"])
+
+
+def is_disturbed(verification: Result) -> bool:
+    """Return whether a verification is not interpretable because a measurement is invalid."""
+    comparison = verification.document["comparison"]
+    # Otherwise the lever was not pulled, or something else differs.
+    differs = any(each["explains"] and not each["accepted"] for each in comparison["differences"])
+    return comparison["judgement"] == _NOT_INTERPRETABLE and not differs
 
 
 def verdict_verified(verification: Result) -> Verdict | None:

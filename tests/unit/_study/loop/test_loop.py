@@ -233,6 +233,16 @@ def test_a_verification_without_an_answer(
     assert _next(story) == command
 
 
+def test_a_verification_in_which_something_else_differs_is_corrected(story: Story) -> None:
+    """Repeating it would give the same; the person may have repaired the system, though."""
+    story.measured()
+    story.diagnosed()
+    story.verified("not_interpretable", differs="model")
+    found = next_of(story.loop)
+    assert found.command == "${EDITOR:-vi} chat.toml"
+    assert found.reason.endswith("Correct [change], or run latspan verify chat again")
+
+
 def test_the_answers_are_compared_if_the_lever_may_hurt_them(story: Story) -> None:
     """First the files are asked for, then they are compared on the recordings that exist."""
     change = Change(lever="model", options="--model small", rollback=("the old model",))
