@@ -28,7 +28,7 @@ _REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 _SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=1)
 _FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=1)
 _MOST_COMMANDS: Final = 8
-_MOST_DISTURBED: Final = 3
+_MOST_DISTURBED: Final = 2
 _NOT_INTERPRETABLE: Final = 4
 
 _EDITOR: Final = """

@@ -232,10 +232,10 @@ def _after(loop: Loop) -> NextCommand | None:
     if verification is None or not open_:
         return None
     if is_good(verification):
+        lacking = "; ".join(each.text for each in open_)
         return NextCommand(
             f"latspan measure {loop.name}",
-            "roll the change out, and begin the next pass: "
-            + listed([f"not yet: {each.text}" for each in open_]),
+            f"roll the change out, and measure the next pass. Not reached yet: {lacking}",
         )
     if quality_of(verification) is QualityJudgement.INCONCLUSIVE:
         return _compare_answers(

@@ -41,12 +41,8 @@ __all__ = ["Loop", "State", "TaskState", "assess"]
 _MEASURED: Final = ("endpoint", "model", "target", "traffic", "prompts", "template")
 """Parts of the file that a measurement depends on."""
 
-_AGAIN: Final = {
-    Conclusion.INVALID: "",
-    Conclusion.TOO_FEW: " --requests 100",
-    Conclusion.NOT_INSTRUMENTED: "",
-}
-"""Conclusions that call for another measurement, with its options."""
+_AGAIN: Final = frozenset({Conclusion.INVALID, Conclusion.TOO_FEW, Conclusion.NOT_INSTRUMENTED})
+"""Conclusions that call for another measurement."""
 
 
 class State(StrEnum):
@@ -287,6 +283,10 @@ class _History:
             assert found is not None  # noqa: S101 - it is the same as one
             text = f"{text} was verified on {found.day}; the next change is needed"
             return TaskState(Task.CHANGE, State.OPEN, text)
+        if is_same and not described.lever:
+            assert found is not None  # noqa: S101 - it is the same as one
+            levers = listed([each["name"] for each in found.document["levers"]])
+            return TaskState(Task.CHANGE, State.DONE, f"{levers}, stated with latspan verify")
         if described.lever not in LEVERS:
             if self.is_met:
                 return TaskState(Task.CHANGE, State.NOT_NEEDED, "the targets are met")

@@ -189,7 +189,9 @@ def test_an_improvement_that_misses_the_target_begins_the_next_pass(story: Story
     story.documented()
     assert _open_criteria(story.loop) == ["the target is met"]
     assert _next(story) == "latspan measure chat"
-    assert "begin the next pass" in next_of(story.loop).reason
+    assert next_of(story.loop).reason == (
+        "roll the change out, and measure the next pass. Not reached yet: the target is met"
+    )
     story.measured()
     assert _next(story) == "latspan diagnose chat"
     story.diagnosed()
@@ -291,6 +293,18 @@ def test_a_verification_without_a_diagnosis_counts(story: Story) -> None:
     assert _states(story.loop)["diagnose"] == "not needed"
     assert _next(story) == "latspan document chat"
     assert "a diagnosis names one cause" in _open_criteria(story.loop)
+
+
+def test_a_change_that_only_the_command_line_stated_counts(story: Story) -> None:
+    """The table is empty, but what was verified is known."""
+    story.edit(chat(change=Change()))
+    story.measured()
+    story.diagnosed()
+    story.verified()
+    assert story.loop.state(Task.CHANGE).text == "capacity, stated with latspan verify"
+    assert _next(story) == "latspan document chat"
+    story.documented()
+    assert next_of(story.loop).reason == "fill in change.rollback"
 
 
 def test_a_name_that_a_folder_has_too_is_given_as_a_file(story: Story, tmp_path: Path) -> None:
