@@ -11,6 +11,7 @@ from latspan._targets._goal import PercentileOf, parse_percentile_of
 from latspan._targets._path import (
     Arrivals,
     CacheState,
+    Change,
     InferencePath,
     PromptTemplate,
     QualityCheck,
@@ -18,7 +19,7 @@ from latspan._targets._path import (
     TrafficProfile,
 )
 from latspan._targets._presets import Preset, preset_path
-from latspan._targets._reader import SUFFIX, parse_inference_path, read_inference_path
+from latspan._targets._reader import SUFFIX, file_of, parse_inference_path, read_inference_path
 from latspan._targets._target import BUDGET_COMPONENTS, TARGET_METRICS, Budget, Component, Target
 from latspan._targets._writer import toml_of
 
@@ -29,6 +30,7 @@ __all__ = [
     "Arrivals",
     "Budget",
     "CacheState",
+    "Change",
     "Component",
     "InferencePath",
     "PercentileOf",
@@ -38,6 +40,7 @@ __all__ = [
     "Risk",
     "Target",
     "TrafficProfile",
+    "file_of",
     "parse_inference_path",
     "parse_percentile_of",
     "preset_path",

@@ -14,6 +14,7 @@ from typing import Final
 from latspan._targets._path import (
     Arrivals,
     CacheState,
+    Change,
     InferencePath,
     PromptTemplate,
     QualityCheck,
@@ -112,6 +113,13 @@ _PATH: Final = (
         Form.TABLE,
         "Check that a faster response is still as good, on a fixed set of prompts.",
         of=QualityCheck,
+    ),
+    Key(
+        "change",
+        Form.TABLE,
+        "The one change to verify. It is made by two commands, or by options of the measurement.\n"
+        "latspan verify --levers lists the levers.",
+        of=Change,
     ),
     Key(
         "risk",
@@ -218,6 +226,20 @@ _PROMPT: Final = (
 _QUALITY: Final = (
     Key("command", Form.TEXT, "command that exits with 0 if the quality is good"),
     Key("limit", Form.TEXT, "what the check requires"),
+    Key("items", Form.TEXT, "JSONL file of the evaluation set"),
+    Key("before", Form.TEXT, "JSONL file of the answers before the change"),
+    Key("after", Form.TEXT, "JSONL file of the answers after the change"),
+)
+
+_CHANGE: Final = (
+    Key("lever", Form.TEXT, "the one thing that is changed"),
+    Key("description", Form.TEXT, "what is changed, in words"),
+    Key("apply", Form.TEXT, "command that makes the change"),
+    Key("undo", Form.TEXT, "command that takes it back"),
+    Key("options", Form.TEXT, "options of latspan measure, such as --model small"),
+    Key("runs", Form.COUNT, "runs per side", example="5"),
+    Key("flag", Form.TEXT, "flag or setting that switches it on for users"),
+    Key("rollback", Form.TEXTS, "steps that take it back in production, in order"),
 )
 
 _RISK: Final = (
@@ -233,6 +255,7 @@ KEYS: Final[dict[type[object], tuple[Key, ...]]] = {
     TrafficProfile: _TRAFFIC,
     PromptTemplate: _PROMPT,
     QualityCheck: _QUALITY,
+    Change: _CHANGE,
     Risk: _RISK,
 }
 """Keys of each table, by the class that the table becomes, in the order of a file."""

@@ -20,6 +20,7 @@ from latspan._targets._target import FieldError, Target
 __all__ = [
     "Arrivals",
     "CacheState",
+    "Change",
     "InferencePath",
     "PromptTemplate",
     "QualityCheck",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _MAY_BE_EMPTY: Final = frozenset({"risks"})
+_LEAST_RUNS: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -144,10 +146,51 @@ class QualityCheck:
         command: Command that evaluates a fixed set of prompts; its exit code is 0 if the quality is
             sufficient.
         limit: What the check requires, in words.
+        items: JSONL file of the evaluation set, as for ``latspan verify --items``.
+        before: JSONL file of the answers before the change.
+        after: JSONL file of the answers after it.
     """
 
     command: str = ""
     limit: str = ""
+    items: str = ""
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """
+    The one change that is verified, and how it is rolled out and taken back.
+
+    Args:
+        lever: One of the levers of ``latspan verify``.
+        description: What is changed, in words.
+        options: Options of ``latspan measure`` that are the change.
+        apply: Command that makes the change.
+        undo: Command that takes it back.
+        runs: Runs per side of the verification, at least 2; ``None`` for the usual number.
+        flag: Flag or setting that switches the change on for users.
+        rollback: Steps that take it back in production, in order.
+
+    Raises:
+        ConfigError: There are too few runs.
+    """
+
+    lever: str = ""
+    description: str = ""
+    options: str = ""
+    apply: str = ""
+    undo: str = ""
+    runs: int | None = None
+    flag: str = ""
+    rollback: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.runs is not None and self.runs < _LEAST_RUNS:
+            raise FieldError(
+                "runs", f"{{key}} must be at least {_LEAST_RUNS}", hint="use {key} = 5"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +229,7 @@ class InferencePath:
         traffic: Load of a measurement.
         targets: At least one; each percentile of a metric has one limit.
         quality: Check that a faster response is still as good.
+        change: The one change that is verified.
         risks: Open risks.
 
     Raises:
@@ -204,6 +248,7 @@ class InferencePath:
     may_give_up: tuple[str, ...] = ()
     prompt: PromptTemplate = PromptTemplate()
     quality: QualityCheck = QualityCheck()
+    change: Change = Change()
     risks: tuple[Risk, ...] = ()
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from latspan._shown import printable
 from latspan._targets._keys import KEYS, Form, Key
 from latspan._targets._lines import KeyPath, lines_of
 from latspan._targets._path import (
+    Change,
     InferencePath,
     PromptTemplate,
     QualityCheck,
@@ -26,7 +27,7 @@ from latspan._targets._target import Budget, FieldError, Target
 from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError
 
-__all__ = ["SUFFIX", "parse_inference_path", "read_inference_path"]
+__all__ = ["SUFFIX", "file_of", "parse_inference_path", "read_inference_path"]
 
 SUFFIX: Final = ".toml"
 
@@ -49,19 +50,29 @@ _LARGEST_MS: Final = 10**9
 """Largest limit, in milliseconds: 11 days."""
 
 
+def file_of(name: str | os.PathLike[str]) -> Path:
+    """
+    Return the file of an inference path.
+
+    Args:
+        name: Name of the inference path, whose file is ``NAME.toml`` in the current folder; or the
+            path of a file that ends in ``.toml``.
+    """
+    text = os.fspath(name)
+    return Path(text if text.endswith(SUFFIX) else f"{text}{SUFFIX}")
+
+
 def read_inference_path(name: str | os.PathLike[str]) -> InferencePath:
     """
     Return the inference path that a file describes.
 
     Args:
-        name: Name of the inference path, whose file is ``NAME.toml`` in the current folder; or the
-            path of a file that ends in ``.toml``.
+        name: Name or file of the inference path; see :func:`file_of`.
 
     Raises:
         ConfigError: The file does not exist, cannot be read or is invalid.
     """
-    text = os.fspath(name)
-    path = Path(text if text.endswith(SUFFIX) else f"{text}{SUFFIX}")
+    path = file_of(name)
     try:
         return parse_inference_path(path.read_text(encoding="utf-8"), file=str(path))
     except FileNotFoundError:
@@ -273,6 +284,7 @@ _PLACES: Final[dict[type[object], str]] = {
     TrafficProfile: "under [traffic]",
     PromptTemplate: "under [prompt]",
     QualityCheck: "under [quality]",
+    Change: "under [change]",
     Risk: "under [[risk]]",
 }
 """Where the keys of each class stand in a file."""

@@ -129,6 +129,8 @@ def _switch(command: str) -> None:
 
 def _measure(what: str, folder: Path, options: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "latspan", "measure", what, "--output", str(folder)]
+    # The result of the inference path is that of the verification, not that of one run.
+    command.append("--no-result")
     done = subprocess.run(  # noqa: S603 - this program
         [*command, *options], capture_output=True, text=True, check=False
     )

@@ -21,12 +21,14 @@ from latspan.cli import (
     _demo,
     _diagnose,
     _doctor,
+    _document,
     _histogram,
     _init,
     _measure,
     _report,
     _run,
     _scorecard,
+    _status,
     _verify,
 )
 from latspan.cli._command import Command
@@ -54,12 +56,14 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _report.COMMAND,
     _doctor.COMMAND,
     _init.COMMAND,
+    _status.COMMAND,
     _measure.COMMAND,
     _diagnose.COMMAND,
     _scorecard.COMMAND,
     _convert.COMMAND,
     _compare.COMMAND,
     _verify.COMMAND,
+    _document.COMMAND,
     _histogram.COMMAND,
 )
 
@@ -124,6 +128,8 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return _USAGE
     try:
+        # Kept with a result; `sys.argv` is another program's if it calls main() itself.
+        arguments.words = sys.argv[1:] if argv is None else list(argv)
         with interrupts_raise():
             return command.run(arguments)
     except LatspanError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from latspan.cli._command import Command, attribute_argument
 from latspan.cli._console import output, print_message
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
+from latspan.cli._results import NamedPath, named_path
 from latspan.errors import ConfigError
 from latspan.reports._extra import needs_study
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from latspan._recording.folder import Recording
     from latspan._study.diagnose import Diagnosis
     from latspan._study.traces import TraceQuery
+    from latspan._targets import Target
 
 __all__ = ["COMMAND"]
 
@@ -33,6 +36,8 @@ answer states that instead.
 
 SOURCE is one of these:
 
+  NAME            an inference path (NAME.toml): its newest measurement, and the
+                  first of its targets that is not met
   a recording     the folder that latspan measure, latspan run --record or
                   record_dir wrote. Of a load test, the last step is judged, and
                   a step with one request in flight separates queue and
@@ -51,7 +56,9 @@ read."""
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", metavar="SOURCE", help="recording, traces, URL of Jaeger or Tempo, or .hlog"
+        "source",
+        metavar="SOURCE",
+        help="inference path, recording, traces, URL of Jaeger or Tempo, or .hlog",
     )
     parser.add_argument(
         "--goal",
@@ -121,16 +128,30 @@ def _run(arguments: argparse.Namespace) -> int:
     from latspan._recording.folder import open_recording
     from latspan._segments import Kind
     from latspan._study.diagnose import Goal, diagnose_source, goal_of, parse_goal
+    from latspan._study.loop import Task
     from latspan._targets import read_inference_path
+    from latspan.reports._diagnosis_json import diagnosis_document
 
-    path = None if arguments.path is None else read_inference_path(Path(arguments.path))
+    source: str = arguments.source
+    named = _named(source, arguments)
+    target: Target | None = None
+    if named is not None:
+        source, target = _newest(named, arguments), named.open_target
+    elif arguments.path is not None:
+        target = read_inference_path(Path(arguments.path)).targets[0]
     kind = None if arguments.kind is None else Kind(arguments.kind)
     goal = None
     if arguments.goal is not None or arguments.limit_ms is not None:
         text = arguments.goal or "p95 duration"
         goal = parse_goal(text, limit_ms=arguments.limit_ms, kind=kind)
-    elif path is not None and path.targets:
-        goal = goal_of(path.targets[0], kind)
+    elif target is not None:
+        try:
+            goal = goal_of(target, kind)
+        except ConfigError:
+            if named is None:
+                raise
+            # Segments do not add up to this metric, for example the time per output token.
+            goal = Goal(kind=kind)
     elif kind is not None:
         goal = Goal(kind=kind)
     calibration: Recording | None = None
@@ -138,12 +159,12 @@ def _run(arguments: argparse.Namespace) -> int:
         calibration = open_recording(arguments.calibration)
     try:
         diagnosis = diagnose_source(
-            arguments.source,
+            source,
             goal,
             traces=_query(arguments),
             step=arguments.step,
             calibration=calibration,
-            budget=None if path is None or not path.targets else path.targets[0].budget,
+            budget=None if target is None else target.budget,
             stable_tokens=arguments.stable_tokens,
         )
     except OSError as error:
@@ -151,8 +172,38 @@ def _run(arguments: argparse.Namespace) -> int:
             f"cannot read {error.filename or arguments.source}: {error.strerror or error}",
             hint="use the path of a recording, a file of OTLP/JSON traces or a .hlog file",
         ) from error
-    _print(diagnosis, arguments)
-    return _exit_code(diagnosis)
+    _print(diagnosis, source, arguments)
+    exit_code = _exit_code(diagnosis)
+    if named is not None:
+        document = diagnosis_document(diagnosis)
+        named.keep(Task.DIAGNOSE, document, exit_code=exit_code, recordings=[source])
+    return exit_code
+
+
+def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:
+    """Return the inference path that the source names; ``None`` for every other source."""
+    from latspan._targets import SUFFIX, file_of
+
+    if not source.endswith(SUFFIX) and Path(source).exists():
+        return None
+    return named_path(source, arguments) if file_of(source).is_file() else None
+
+
+def _newest(named: NamedPath, arguments: argparse.Namespace) -> str:
+    """Return the recording of the newest measurement of an inference path."""
+    from latspan._study.loop import loop_of
+
+    if arguments.path is not None:
+        raise ConfigError(
+            f"{arguments.source} is an inference path, so --path has no effect", hint="omit --path"
+        )
+    loop = loop_of(named.file)
+    if loop.latest is None:
+        raise ConfigError(
+            f"{named.file} has no measurement that applies to it",
+            hint=f"latspan measure {loop.name}",
+        )
+    return os.path.normpath(named.file.parent / loop.latest.recordings[0])
 
 
 def _query(arguments: argparse.Namespace) -> TraceQuery:
@@ -196,7 +247,7 @@ def _window(text: str) -> float:
     return seconds
 
 
-def _print(diagnosis: Diagnosis, arguments: argparse.Namespace) -> None:
+def _print(diagnosis: Diagnosis, source: str, arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from latspan.reports import DiagnosisReport
@@ -210,8 +261,8 @@ def _print(diagnosis: Diagnosis, arguments: argparse.Namespace) -> None:
         else:
             Console(highlight=False, file=out).print(DiagnosisReport(diagnosis), crop=False)
     is_text = not arguments.json and not arguments.markdown
-    if diagnosis.finding is not None and is_text and Path(arguments.source).is_dir():
-        print_message(f"hint: latspan report {arguments.source} shows single requests")
+    if diagnosis.finding is not None and is_text and Path(source).is_dir():
+        print_message(f"hint: latspan report {source} shows single requests")
 
 
 def _exit_code(diagnosis: Diagnosis) -> int:
@@ -235,6 +286,7 @@ COMMAND: Final = Command(
     summary="name the one delay to fix, with evidence",
     description=_DESCRIPTION,
     examples=(
+        ("latspan diagnose chat", "explain the target of chat.toml that is not met"),
         ("latspan diagnose monday", "explain the p95 of the duration of a recording"),
         (
             "latspan diagnose monday --goal 'p95 ttft' --limit-ms 500",

@@ -10,6 +10,7 @@ from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
 from latspan.cli._measure_options import add_options, folder_of, settings_of
+from latspan.cli._results import named_path
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
@@ -48,9 +49,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from latspan._load import measure
     from latspan._recording.folder import join_recording, open_recording
+    from latspan._study.loop import Task
     from latspan._study.measurement import summarize
     from latspan.cli._measure_display import LiveDisplay
+    from latspan.reports._measurement_json import measurement_document
 
+    named = named_path(arguments.target, arguments)
     settings = settings_of(arguments)
     folder = folder_of(arguments, settings.name)
     for line in _plan(settings):
@@ -59,9 +63,33 @@ def _run(arguments: argparse.Namespace) -> int:
         measure(settings, folder, display)
     measurement = summarize(open_recording(folder))
     join_recording(folder).update(conditions=measurement.observed)
-    _print(measurement, str(folder), as_json=arguments.json)
+    document = measurement_document(measurement, recording=str(folder))
+    _print(measurement, document, as_json=arguments.json)
     print_message(f"recording: {folder}; latspan report {folder} shows its segments")
-    return _exit_code(measurement)
+    exit_code = _exit_code(measurement)
+    if named is not None and not arguments.no_result:
+        given = [name for name in _OVERRIDING if getattr(arguments, name)]
+        if given:
+            print_message(
+                f"latspan status does not count this measurement: --{given[0]} is not the load or"
+                f" the model of {named.file}"
+            )
+        else:
+            named.keep(Task.MEASURE, document, exit_code=exit_code, recordings=[folder])
+    return exit_code
+
+
+_OVERRIDING: Final = (
+    "rate",
+    "concurrency",
+    "ladder",
+    "arrivals",
+    "burstiness",
+    "replay",
+    "model",
+    "prompts",
+)
+"""Options with which something else is measured than the file of the inference path describes."""
 
 
 def _plan(settings: MeasureSettings) -> list[str]:
@@ -84,15 +112,13 @@ def _plan(settings: MeasureSettings) -> list[str]:
     return lines
 
 
-def _print(measurement: Measurement, folder: str, *, as_json: bool) -> None:
+def _print(measurement: Measurement, document: dict[str, object], *, as_json: bool) -> None:
     from rich.console import Console
 
     from latspan.reports._measurement import MeasurementReport
-    from latspan.reports._measurement_json import measurement_document
 
     with output() as out:
         if as_json:
-            document = measurement_document(measurement, recording=folder)
             print(json.dumps(document, indent=2, allow_nan=False), file=out)
         else:
             Console(highlight=False, file=out).print(MeasurementReport(measurement), crop=False)

@@ -179,6 +179,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="folder of the recording (default: recordings/NAME-TIME)",
     )
     results.add_argument(
+        "--no-result",
+        action="store_true",
+        help="do not keep the result of an inference path for latspan status",
+    )
+    results.add_argument(
         "--otlp-endpoint",
         metavar="URL",
         help="also send spans and metrics there, for example http://localhost:4318",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from latspan.cli._command import Command
 from latspan.cli._compare import exit_code_of
 from latspan.cli._console import output, print_message
+from latspan.cli._results import NamedPath, named_path
 from latspan.errors import ConfigError
 from latspan.reports._extra import needs_study
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _LEAST_RUNS: Final = 2
+_USUAL_RUNS: Final = 5
 
 _DESCRIPTION: Final = """\
 Measures a system before and after one change, with the same test, and answers
@@ -31,6 +34,9 @@ the system affect both sides. --before-command and --after-command switch the
 system; --after-options are options of latspan measure that are the change. With
 --order aba, for a slow deployment, half of the runs before are measured after
 the change was undone, which shows whether the system drifted.
+
+Of an inference path, the table [change] of NAME.toml has the lever and both
+commands, or the options, unless they are given here.
 
 --recorded judges recordings that exist. --lever names the change: only the
 conditions that belong to it may differ, and a lever that a client sets must
@@ -67,7 +73,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="recordings that exist, as for latspan compare",
     )
     runs.add_argument(
-        "--runs", type=int, default=5, metavar="K", help="runs per side (default: %(default)s)"
+        "--runs", type=int, metavar="K", help=f"runs per side (default: {_USUAL_RUNS})"
     )
     runs.add_argument(
         "--order",
@@ -94,7 +100,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FOLDER",
-        help="folder of the recordings (default: verifications/TIME)",
+        help="folder of the recordings (default: verifications/NAME-TIME)",
     )
     judged = parser.add_argument_group("judgement")
     judged.add_argument("--goal", metavar="GOAL", help="percentile and metric: 'p95 ttft'")
@@ -130,20 +136,27 @@ def _run(arguments: argparse.Namespace) -> int:
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     from latspan._study.compare import question, runs_in
+    from latspan._study.loop import Task
     from latspan._study.verify import LEVERS, lever_named, verify
+    from latspan.reports._verification import verification_document
 
     if arguments.levers:
         with output() as out:
             for lever in LEVERS.values():
                 print(f"{lever.name:22}{lever.summary}; may hurt {lever.may_hurt}", file=out)
         return 0
+    named = None if arguments.what is None else named_path(arguments.what, arguments)
+    if named is not None:
+        _complete(arguments, named)
+    if arguments.runs is None:
+        arguments.runs = _USUAL_RUNS
     levers = [lever_named(name) for name in arguments.lever]
     if not levers:
         raise ConfigError(
             "--lever is missing: what is changed?", hint="latspan verify --levers lists them"
         )
     quality = _quality(arguments)
-    folders = _folders(arguments)
+    folders = _folders(arguments, "" if named is None else f"{named.file.stem}-")
     before, after = (runs_in(folder) for folder in folders)
     asked = question(
         arguments.goal,
@@ -159,11 +172,37 @@ def _run(arguments: argparse.Namespace) -> int:
         asked,
         levers,
         quality=quality,
-        is_switched=measured and bool(arguments.after_command),
+        is_switched=bool(arguments.after_command),
         returned=arguments.runs // 2 if measured and arguments.order == "aba" else 0,
     )
     _print(found, arguments)
-    return exit_code_of(found.judgement)
+    exit_code = exit_code_of(found.judgement)
+    if named is not None:
+        document = verification_document(found)
+        named.keep(Task.VERIFY, document, exit_code=exit_code, recordings=folders)
+    return exit_code
+
+
+def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
+    """Take the arguments that are not given from the file of an inference path."""
+    change, quality = named.path.change, named.path.quality
+    if arguments.runs is None:
+        arguments.runs = change.runs
+    if not arguments.lever and change.lever:
+        arguments.lever = [change.lever]
+    if not (arguments.after_options or arguments.after_command or arguments.before_command):
+        arguments.after_options = change.options
+        arguments.before_command = change.undo
+        arguments.after_command = change.apply
+    if arguments.items is None and arguments.answers is None and quality.items:
+        answers = [quality.before, quality.after]
+        # Answers that do not exist yet are compared later, with --recorded.
+        exist = all(map(os.path.exists, [quality.items, *answers]))
+        if all(answers) and (exist or arguments.recorded is not None):
+            arguments.items, arguments.answers = quality.items, answers
+    if arguments.goal is None:
+        target = named.open_target
+        arguments.goal = f"p{target.percentile:g} {target.metric}"
 
 
 def _quality(arguments: argparse.Namespace) -> Quality | None:
@@ -180,8 +219,14 @@ def _quality(arguments: argparse.Namespace) -> Quality | None:
     return compare_quality(Path(arguments.items), before, after, margin=arguments.quality_margin)
 
 
-def _folders(arguments: argparse.Namespace) -> tuple[Path, Path]:
-    """Return the folders of both sides, after the measurements if there are to be some."""
+def _folders(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Path]:
+    """
+    Return the folders of both sides, after the measurements if there are to be some.
+
+    Args:
+        arguments: The command line.
+        prefix: Beginning of the name of the folder.
+    """
     from latspan._workflow import Order, Plan, measure_both
 
     if arguments.recorded is not None:
@@ -198,7 +243,7 @@ def _folders(arguments: argparse.Namespace) -> tuple[Path, Path]:
         raise ConfigError(
             "nothing would be changed between the runs",
             hint="--after-command and --before-command switch the system, --after-options the"
-            " measurement",
+            " measurement; the table [change] of an inference path has all three",
         )
     if arguments.after_command and not arguments.before_command:
         raise ConfigError(
@@ -207,7 +252,8 @@ def _folders(arguments: argparse.Namespace) -> tuple[Path, Path]:
         )
     if arguments.runs < _LEAST_RUNS:
         raise ConfigError(f"--runs {arguments.runs} is too few", hint="use 5 or more")
-    folder = arguments.output or f"verifications/{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    now = datetime.now().astimezone()
+    folder = arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S}"
     plan = Plan(
         what=arguments.what,
         folder=Path(folder),
@@ -253,6 +299,7 @@ COMMAND: Final = Command(
     summary="the same test before and after one change, and a verdict",
     description=_DESCRIPTION,
     examples=(
+        ("latspan verify chat", "the change that the table [change] of chat.toml describes"),
         (
             "latspan verify chat --lever model --after-options '--model small'",
             "another model: ten measurements in turn",

@@ -1,0 +1,248 @@
+"""Definition of done of an inference path, and the command that leads towards it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from latspan._drawing import listed
+from latspan._study.compare import Judgement
+from latspan._study.diagnose import Conclusion
+from latspan._study.loop._loop import Loop, State
+from latspan._study.loop._readings import (
+    conclusion_of,
+    is_attributable,
+    is_disturbed,
+    is_good,
+    judgement_of,
+    needs_quality,
+    quality_of,
+    requests_to_decide,
+    runs_to_decide,
+    verdict_of,
+    verdict_verified,
+    why_invalid,
+)
+from latspan._study.loop._results import Result, Task
+from latspan._study.stats import Verdict
+from latspan._study.verify import QualityJudgement
+
+__all__ = ["Criterion", "NextCommand", "criteria_of", "is_done", "missing_fields", "next_of"]
+
+_INTAKE: Final = re.compile(r"target\.\w+|never_ship|may_give_up")
+_ANSWERS: Final = ("quality.items", "quality.before", "quality.after")
+_WATCHED: Final = timedelta(days=30)
+"""Time after which a path is measured again, if nothing changes before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """
+    One line of the definition of done.
+
+    Args:
+        text: The criterion.
+        is_met: Whether it is met.
+        fields: Fields of the file that are still empty, if these are all that is lacking.
+    """
+
+    text: str
+    is_met: bool
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NextCommand:
+    """
+    The next thing to do.
+
+    Args:
+        command: Command line for a shell in the folder of the file.
+        reason: Why, and what to do with it.
+    """
+
+    command: str
+    reason: str
+
+
+def missing_fields(loop: Loop) -> tuple[str, ...]:
+    """Return the empty fields of the file as a user writes them, for example ``target.owner``."""
+    names = (re.sub(r"^targets\[\d+\]", "target", each) for each in loop.path.blanks())
+    return tuple(dict.fromkeys(names))
+
+
+def criteria_of(loop: Loop) -> tuple[Criterion, ...]:
+    """Return the definition of done, in the order of the loop."""
+    return tuple(_criteria(loop))
+
+
+def _criteria(loop: Loop) -> Iterator[Criterion]:
+    blank = missing_fields(loop)
+    intake = tuple(each for each in blank if _INTAKE.fullmatch(each))
+    text = "the target has a use case, a load, an owner and a source; trade-offs are stated"
+    yield Criterion(text, not intake, intake)
+    measured = loop.latest is not None and verdict_of(loop.latest) is not None
+    yield Criterion("a valid measurement under the load of the file", measured)
+    verification = loop.verification
+    if verification is None and loop.is_met:
+        yield Criterion("every target is met", True)
+        yield _documented(loop)
+        return
+    diagnosis = loop.diagnosis
+    named = diagnosis is not None and conclusion_of(diagnosis) is Conclusion.FIX
+    yield Criterion("a diagnosis names one cause", named)
+    single = verification is not None and is_attributable(verification)
+    yield Criterion("one lever is changed", single)
+    good = verification is not None and is_good(verification)
+    yield Criterion("the change is verified: improved or no worse", good)
+    met = verification is not None and verdict_verified(verification) is Verdict.MET
+    yield Criterion("the target is met", met or loop.is_met)
+    if verification is None or needs_quality(verification):
+        kept = verification is not None and quality_of(verification) is QualityJudgement.KEPT
+        compared = verification is not None and quality_of(verification) is not None
+        fields = () if compared else tuple(each for each in _ANSWERS if each in blank)
+        yield Criterion("the answers are as good as before", kept, fields)
+    change = loop.path.change
+    way_back = bool(change.rollback or change.undo)
+    yield Criterion("the way back is described", way_back, () if way_back else ("change.rollback",))
+    yield _documented(loop)
+
+
+def _documented(loop: Loop) -> Criterion:
+    done = loop.state(Task.DOCUMENT).state is State.DONE
+    return Criterion("the write-up is complete and current", done)
+
+
+def is_done(loop: Loop) -> bool:
+    """Return whether every criterion is met."""
+    return all(each.is_met for each in criteria_of(loop))
+
+
+def next_of(loop: Loop) -> NextCommand:
+    """Return the next command: the first task that is not done, or watching."""
+    for command in (_before_verdict, _fix, _write, _after):
+        found = command(loop)
+        if found is not None:
+            return found
+    last = max(each.created for each in (loop.latest, loop.write_up) if each is not None)
+    return NextCommand(
+        f"latspan measure {loop.name}",
+        f"done; watch for drift: measure again by {last + _WATCHED:%Y-%m-%d}, and after every"
+        " change of the prompt template, the model or the load",
+    )
+
+
+def _edit(loop: Loop, reason: str) -> NextCommand:
+    return NextCommand(loop.edit_command, reason)
+
+
+def _before_verdict(loop: Loop) -> NextCommand | None:
+    """Return the next command until a measurement has a verdict."""
+    if loop.state(Task.TARGET).state is not State.DONE:
+        return _edit(
+            loop, "fill in endpoint (the URL of an API, or module:function), model and the load"
+        )
+    measure = loop.state(Task.MEASURE)
+    command = f"latspan measure {loop.name}"
+    if loop.latest is None:
+        reason = measure.text or "measure under the load of the file, and check the targets"
+        return NextCommand(command, reason)
+    if verdict_of(loop.latest) is None:
+        return NextCommand(command, f"measure again: {why_invalid(loop.latest)}")
+    needed = requests_to_decide(loop.latest)
+    if needed is not None:
+        return NextCommand(
+            f"{command} --requests {needed}", "there were too few requests to prove the target"
+        )
+    return None
+
+
+def _fix(loop: Loop) -> NextCommand | None:
+    """Return the next command from a missed target to a verified change."""
+    diagnose, verify = loop.state(Task.DIAGNOSE), loop.state(Task.VERIFY)
+    if diagnose.state in (State.OPEN, State.STALE) and loop.verification is None:
+        if diagnose.state is State.STALE or loop.diagnosis is None:
+            return NextCommand(
+                f"latspan diagnose {loop.name}", "the target is not met: find the delay to fix"
+            )
+        return _measure_again(loop, conclusion_of(loop.diagnosis))
+    if loop.state(Task.CHANGE).state is State.OPEN:
+        return _edit(loop, _change_wanted(loop))
+    if verify.state in (State.DONE, State.NOT_NEEDED):
+        return None
+    command = f"latspan verify {loop.name}"
+    verification = loop.verification
+    if verification is None:
+        reason = "the same test before and after the change, in turn"
+        return NextCommand(command, reason)
+    judgement = judgement_of(verification)
+    if judgement is Judgement.NOT_INTERPRETABLE:
+        sentence = verification.document["sentence"]
+        if is_disturbed(verification):
+            return NextCommand(command, f"verify again: {sentence}")
+        return _edit(loop, f"{sentence} Correct [change], or run {command} again")
+    runs = runs_to_decide(verification)
+    if runs is not None and judgement is Judgement.INCONCLUSIVE:
+        return NextCommand(f"{command} --runs {runs}", "more runs per side are needed")
+    return _compare_answers(loop, verification, "compare the answers of both sides")
+
+
+def _compare_answers(loop: Loop, verification: Result, reason: str) -> NextCommand:
+    sides = shlex.join(verification.recordings)
+    return NextCommand(f"latspan verify {loop.name} --recorded {sides}", reason)
+
+
+def _measure_again(loop: Loop, conclusion: Conclusion) -> NextCommand:
+    assert loop.diagnosis is not None  # noqa: S101 - it concluded this
+    command = f"latspan measure {loop.name}"
+    if conclusion is Conclusion.TOO_FEW:
+        command = f"{command} --requests 100"
+    reason = f"measure again: {loop.diagnosis.document['sentence']}"
+    if conclusion is Conclusion.NOT_INSTRUMENTED:
+        reason = f"{reason} Add stages to the program before (latspan doctor shows what is seen)"
+    return NextCommand(command, reason)
+
+
+def _change_wanted(loop: Loop) -> str:
+    change = loop.state(Task.CHANGE)
+    reason = "describe the change in [change]: lever, and apply with undo, or options"
+    diagnosis = loop.diagnosis
+    if diagnosis is not None and diagnosis.document["cause"] is not None:
+        reason = f"{reason}. The diagnosis proposes: {diagnosis.document['cause']['lever']}"
+    return f"{reason} ({change.text})" if change.text else reason
+
+
+def _write(loop: Loop) -> NextCommand | None:
+    if loop.state(Task.DOCUMENT).state is State.DONE:
+        return None
+    return NextCommand(f"latspan document {loop.name}", "write up what was measured and changed")
+
+
+def _after(loop: Loop) -> NextCommand | None:
+    """Return the next command after the write-up, unless everything is done."""
+    open_ = [each for each in criteria_of(loop) if not each.is_met]
+    fields = [name for each in open_ for name in each.fields]
+    if fields:
+        return _edit(loop, f"fill in {listed(fields)}")
+    verification = loop.verification
+    if verification is None or not open_:
+        return None
+    if is_good(verification):
+        lacking = "; ".join(each.text for each in open_)
+        return NextCommand(
+            f"latspan measure {loop.name}",
+            f"roll the change out, and measure the next pass. Not reached yet: {lacking}",
+        )
+    if quality_of(verification) is QualityJudgement.INCONCLUSIVE:
+        return _compare_answers(
+            loop, verification, "the answers are inconclusive: add items and answers, then compare"
+        )
+    return _edit(
+        loop,
+        f"the change is {judgement_of(verification)}: take it back, and describe another one in"
+        " [change]",
+    )

@@ -1,0 +1,180 @@
+"""What the loop reads from the documents of results: verdicts, conclusions and their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from latspan._study.compare import Judgement
+from latspan._study.diagnose import Conclusion
+from latspan._study.loop._results import Result
+from latspan._study.stats import Verdict, requests_needed
+from latspan._study.verify import LEVERS, QualityJudgement
+from latspan._targets import InferencePath, Target
+from latspan._units import NS_PER_S
+
+__all__ = [
+    "conclusion_of",
+    "first_unmet",
+    "is_attributable",
+    "is_disturbed",
+    "is_good",
+    "judgement_of",
+    "measurement_text",
+    "needs_quality",
+    "quality_of",
+    "requests_to_decide",
+    "runs_to_decide",
+    "targets_of",
+    "verdict_of",
+    "verdict_verified",
+    "verification_text",
+    "why_invalid",
+]
+
+_GOOD: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE})
+_NOT_INTERPRETABLE: Final = "not_interpretable"
+_QUALITY: Final = ("quality", "anything")
+"""Words in what a lever may hurt that call for a comparison of the answers."""
+
+_MOST_RUNS: Final = 30
+"""Largest number of runs per side that is proposed: more take longer than a larger change."""
+
+
+def targets_of(measurement: Result) -> Sequence[Mapping[str, Any]]:
+    """Return the results of the targets in the last step of a load test."""
+    steps: Sequence[Mapping[str, Any]] = measurement.document["steps"]
+    return steps[-1]["targets"] if steps else ()
+
+
+def verdict_of(measurement: Result) -> Verdict | None:
+    """Return what a load test proves about all targets; ``None`` if it is invalid."""
+    verdicts = {each["verdict"] for each in targets_of(measurement)}
+    if not measurement.document["valid"] or not verdicts:
+        return None
+    if Verdict.MISSED in verdicts:
+        return Verdict.MISSED
+    return Verdict.MET if verdicts == {Verdict.MET} else Verdict.UNDECIDED
+
+
+def why_invalid(measurement: Result) -> str:
+    """Return why a load test is invalid."""
+    document = measurement.document
+    if document["interrupted"]:
+        return "the measurement was interrupted"
+    reasons = [
+        each["text"]
+        for step in document["steps"]
+        for each in step["caveats"]
+        if each["invalidates"]
+    ]
+    return reasons[0] if reasons else "the measurement has no verdict"
+
+
+def measurement_text(measurement: Result) -> str:
+    """Return the verdicts of a load test in words."""
+    if verdict_of(measurement) is None:
+        return f"invalid: {why_invalid(measurement)}"
+    return "; ".join(map(_target_text, targets_of(measurement)))
+
+
+def _target_text(target: Mapping[str, Any]) -> str:
+    label = Target(
+        metric=target["metric"],
+        percentile=target["percentile"],
+        limit_ns=round(target["limit_s"] * NS_PER_S),
+    ).label
+    verdict = target["verdict"]
+    if verdict == Verdict.UNDECIDED:
+        return f"needs {target['needed']:,} more requests: {label}"
+    misses, requests = target["misses"], target["requests"]
+    return f"{verdict}: {label} ({misses:,} of {requests:,} requests missed it)"
+
+
+def requests_to_decide(measurement: Result) -> int | None:
+    """
+    Return the number of requests to measure, if there were too few to meet a target at all.
+
+    With more, the target is so close to its limit that further requests hardly decide.
+    """
+    short = [
+        requests_needed(1, each["percentile"])
+        for each in targets_of(measurement)
+        if each["verdict"] == Verdict.UNDECIDED
+        and each["requests"] < requests_needed(0, each["percentile"])
+    ]
+    return max(short, default=None)
+
+
+def first_unmet(path: InferencePath, measurement: Result) -> Target:
+    """Return the target to diagnose: the first that is missed, else the first that is not met."""
+    found = {(each["metric"], each["percentile"]): each for each in targets_of(measurement)}
+    verdicts = [
+        found.get((each.metric, each.percentile), {}).get("verdict") for each in path.targets
+    ]
+    for wanted in (Verdict.MISSED, Verdict.UNDECIDED):
+        if wanted in verdicts:
+            return path.targets[verdicts.index(wanted)]
+    return path.targets[0]
+
+
+def conclusion_of(diagnosis: Result) -> Conclusion:
+    """Return the conclusion of a diagnosis."""
+    return Conclusion(diagnosis.document["conclusion"])
+
+
+def judgement_of(verification: Result) -> Judgement:
+    """Return the judgement of a verification."""
+    return Judgement(verification.document["judgement"].replace("_", " "))
+
+
+def is_good(verification: Result) -> bool:
+    """Return whether a change may stay: it is improved or no worse."""
+    return judgement_of(verification) in _GOOD
+
+
+def is_attributable(verification: Result) -> bool:
+    """Return whether exactly one lever was changed."""
+    return bool(verification.document["attributable"])
+
+
+def is_disturbed(verification: Result) -> bool:
+    """Return whether a verification is not interpretable because a measurement is invalid."""
+    comparison = verification.document["comparison"]
+    # Otherwise the lever was not pulled, or something else differs.
+    differs = any(each["explains"] and not each["accepted"] for each in comparison["differences"])
+    return comparison["judgement"] == _NOT_INTERPRETABLE and not differs
+
+
+def verdict_verified(verification: Result) -> Verdict | None:
+    """Return the verdict on the target after the change; ``None`` if there is no target."""
+    target = verification.document["comparison"]["target"]
+    return None if target is None else Verdict(target["verdict"])
+
+
+def verification_text(verification: Result) -> str:
+    """Return the judgement of a verification and the verdict on its target."""
+    verdict = verdict_verified(verification)
+    target = "no target" if verdict is None else f"target {verdict}"
+    return f"{judgement_of(verification)}, {target}"
+
+
+def runs_to_decide(verification: Result) -> int | None:
+    """Return the number of runs per side that would decide; ``None`` if they would not."""
+    comparison = verification.document["comparison"]
+    needed: int | None = comparison["runs_needed"]
+    had = min(comparison["before"]["runs"], comparison["after"]["runs"])
+    return needed if needed is not None and had < needed <= _MOST_RUNS else None
+
+
+def needs_quality(verification: Result) -> bool:
+    """Return whether a lever of a verification may hurt the answers."""
+    names = [each["name"] for each in verification.document["levers"]]
+    hurt = [LEVERS[name].may_hurt if name in LEVERS else _QUALITY[0] for name in names]
+    return any(word in each for each in hurt for word in _QUALITY)
+
+
+def quality_of(verification: Result) -> QualityJudgement | None:
+    """Return what the answers show; ``None`` if they were not compared."""
+    quality = verification.document["quality"]
+    return None if quality is None else QualityJudgement(quality["judgement"])

@@ -1,0 +1,97 @@
+"""``latspan document``: writes up a pass of the loop from the results of its tasks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from latspan.cli._command import Command
+from latspan.cli._console import output, print_message
+from latspan.cli._exit_codes import INCONCLUSIVE
+from latspan.cli._results import named_path
+from latspan.errors import ConfigError
+from latspan.reports._extra import needs_study
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION: Final = """\
+Writes up what was measured, found, changed and decided for an inference path,
+from NAME.toml and the results that measure, diagnose and verify have kept:
+
+  write-up.md      intake, before and after with intervals, trade-off, decision
+  runbook.md       commands, where to look, decision rules, the way back
+  guide.md         one page for a person who does not know the inference path
+  pull-request.md  the description of the change
+
+Nothing is invented: what is not known is stated as missing, with the command
+that gives it. Running it again replaces the pages, but never one that you have
+edited: delete its first line to keep your changes.
+
+Exit codes: 0 complete; 2 usage; 3 written, but something is missing; 4 a result
+cannot be read."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="inference path (NAME of NAME.toml)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="folder of the pages (default: write-ups/NAME, next to NAME.toml)",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="also print one JSON document (latspan.write_up/1) with all results",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with needs_study():
+        from latspan._study.loop import Task, loop_of
+        from latspan._workflow import write_pages
+        from latspan.reports._write_up import missing_of, write_up_document
+
+    named = named_path(arguments.name, arguments)
+    if named is None:
+        raise ConfigError(
+            f"'{arguments.name}' is not an inference path", hint="latspan status lists them"
+        )
+    loop = loop_of(named.file)
+    folder = named.file.parent / "write-ups" / named.file.stem
+    files = write_pages(
+        loop,
+        folder if arguments.output is None else Path(arguments.output),
+        datetime.now(UTC).date(),
+    )
+    missing = missing_of(loop)
+    exit_code = INCONCLUSIVE if missing else 0
+    document = write_up_document(loop, [os.path.relpath(each, named.file.parent) for each in files])
+    if arguments.json:
+        with output() as out:
+            print(json.dumps(document, indent=2, allow_nan=False), file=out)
+    for file in files:
+        print_message(f"wrote {file}")
+    for what, command in missing:
+        print_message(f"missing: {what}; {command}")
+    kept = {**document, "baseline": None, "diagnosis": None, "verification": None}
+    named.keep(Task.DOCUMENT, kept, exit_code=exit_code)
+    return exit_code
+
+
+COMMAND: Final = Command(
+    name="document",
+    summary="write up a pass: before and after, decision record, runbook",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan document chat", "write write-ups/chat from chat.toml and results/chat"),
+        ("latspan document chat --output docs/latency/chat", "another folder"),
+        ("latspan document chat --json | jq .conclusion", "for a script"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

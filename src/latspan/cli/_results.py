@@ -1,0 +1,119 @@
+"""Results of commands on an inference path, kept for ``latspan status`` and ``document``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from latspan._shown import HIDDEN, foreign
+from latspan.cli._console import print_message
+from latspan.errors import RecordingError
+
+if TYPE_CHECKING:
+    from latspan._study.loop import Task
+    from latspan._targets import InferencePath, Target
+
+__all__ = ["NamedPath", "named_path"]
+
+_CONTENT: Final = "--body"
+"""Option whose value is a part of each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPath:
+    """
+    Inference path that a command works on, as it was when the command began.
+
+    Args:
+        file: Its file.
+        path: The inference path.
+        fingerprints: Fingerprints of the parts of the file.
+        command: Command line, without ``latspan``.
+    """
+
+    file: Path
+    path: InferencePath
+    fingerprints: Mapping[str, str]
+    command: str
+
+    @property
+    def open_target(self) -> Target:
+        """The first target that is not met, or the first one if nothing was measured."""
+        from latspan._study.loop import first_unmet, loop_of
+
+        latest = loop_of(self.file).latest
+        return self.path.targets[0] if latest is None else first_unmet(self.path, latest)
+
+    def keep(
+        self,
+        task: Task,
+        document: Mapping[str, object],
+        *,
+        exit_code: int,
+        recordings: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        """
+        Keep a result. If that fails, the user is informed, and the exit code stays the same.
+
+        Args:
+            task: Task that the command does.
+            document: JSON document of the command.
+            exit_code: Exit code of the command.
+            recordings: Folders that it was computed from.
+        """
+        from latspan._study.loop import keep_result
+
+        try:
+            kept = keep_result(
+                self.file,
+                task,
+                document,
+                command=self.command,
+                exit_code=exit_code,
+                recordings=recordings,
+                fingerprints=self.fingerprints,
+            )
+        except RecordingError as error:
+            print_message(f"the result is not kept: {error.message}")
+            return
+        print_message(f"result: {kept}; latspan status shows the next command")
+
+
+def named_path(what: str, arguments: argparse.Namespace) -> NamedPath | None:
+    """
+    Return the inference path that an argument names; ``None`` for an address or a function.
+
+    Args:
+        what: The argument.
+        arguments: The whole command line.
+
+    Raises:
+        ConfigError: The file of the inference path does not exist or is invalid.
+    """
+    from latspan._study.loop import fingerprints_of
+    from latspan._targets import SUFFIX, file_of, read_inference_path
+
+    if "://" in what or (":" in what and not what.endswith(SUFFIX)):
+        return None
+    file = file_of(what)
+    path = read_inference_path(file)
+    return NamedPath(file, path, fingerprints_of(path, file), _shown(arguments.words))
+
+
+def _shown(words: Sequence[str]) -> str:
+    """Return a command line without fields of requests, which may be content, and without keys."""
+    shown: list[str] = []
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if shown and shown[-1] == _CONTENT:
+            shown.append(HIDDEN)
+        elif equals and name == _CONTENT:
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(word)
+    return foreign(shlex.join(shown))

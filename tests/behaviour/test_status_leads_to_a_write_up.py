@@ -1,0 +1,174 @@
+"""
+A person who follows only ``latspan status`` gets from an empty folder to a finished write-up.
+
+Every command is the one that status names, run by a shell. The person's editor is a program that
+fills in what status asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import jsonschema
+import pytest
+
+from latspan.cli import main
+from latspan.testing import Script, ScriptedServer
+
+_REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
+_SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=1)
+_FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=1)
+_MOST_COMMANDS: Final = 8
+_MOST_DISTURBED: Final = 2
+_NOT_INTERPRETABLE: Final = 4
+
+_EDITOR: Final = """
+import sys
+from pathlib import Path
+
+file = Path(sys.argv[1])
+text = file.read_text("utf-8")
+for name, value in {values!r}.items():
+    text = text.replace(f"{{name}} = \\"\\"", f"{{name}} = {{value}}", 1)
+    text = text.replace(f"{{name}} = []", f"{{name}} = {{value}}", 1)
+text = text.replace("limit_ms = 500", "limit_ms = 45")
+text = text.replace('"poisson" ', '"closed" ').replace("rate_per_s = 2", "concurrency = 5")
+text = text.replace("# requests = 400", "requests = 25")
+text = text.replace("# runs = 5", "runs = 3")
+file.write_text(text, "utf-8")
+"""
+
+_SWITCH: Final = """
+import sys
+from urllib.request import urlopen
+
+urlopen(f"http://127.0.0.1:{port}/{{sys.argv[1]}}").read()
+"""
+
+
+@contextmanager
+def _switch(server: ScriptedServer) -> Generator[int]:
+    """Yield the port at which the server's queue is made long (/slow) or short (/fast)."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server.use(_FAST if self.path == "/fast" else _SLOW)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    http = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield http.server_port
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+def _person(folder: Path, *, url: str, port: int) -> dict[str, str]:
+    """Write the person's programs, and return the environment of the person's shell."""
+    (folder / "switch.py").write_text(_SWITCH.format(port=port), "utf-8")
+    values = {
+        "endpoint": json.dumps(url),
+        "model": '"small"',
+        "load": '"five users"',
+        "owner": '"team chat"',
+        "never_ship": '"a wrong answer"',
+        "may_give_up": '["cost"]',
+        "lever": '"capacity"',
+        "description": '"more slots"',
+        "apply": json.dumps(f"{sys.executable} switch.py fast"),
+        "undo": json.dumps(f"{sys.executable} switch.py slow"),
+        "flag": '"chat_slots"',
+        "rollback": '["set chat_slots to 2"]',
+    }
+    (folder / "edit.py").write_text(_EDITOR.format(values=values), "utf-8")
+    programs = folder / "bin"
+    programs.mkdir()
+    command = programs / "latspan"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m latspan "$@"\n', "utf-8")
+    command.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "EDITOR": f"{sys.executable} edit.py",
+    }
+
+
+def _validate(document: dict[str, Any]) -> None:
+    """Check a document against the published schema that it names."""
+    name = document["schema"].removeprefix("latspan.").replace("/", "-")
+    schema = json.loads((_REFERENCE / f"{name}.schema.json").read_text("utf-8"))
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    validator.validate(document)
+
+
+@pytest.mark.alone
+def test_status_names_every_command_up_to_the_write_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command leads to the next one, and every document follows its published schema."""
+    monkeypatch.chdir(tmp_path)
+    transcript: list[str] = []
+    disturbed = 0
+    with ScriptedServer(_SLOW, slots=8) as server, _switch(server) as port:
+        environment = _person(tmp_path, url=server.base_url, port=port)
+        while len(transcript) < _MOST_COMMANDS:
+            assert main(["status", "--json"]) == 0
+            status = json.loads(capsys.readouterr().out)
+            _validate(status)
+            if any(each["done"] for each in status["paths"]):
+                break
+            command = status["next"]["command"]
+            done = subprocess.run(
+                ["sh", "-c", command], env=environment, capture_output=True, text=True
+            )
+            disturbed += done.returncode == _NOT_INTERPRETABLE
+            if disturbed > _MOST_DISTURBED:
+                pytest.skip("other programs disturbed the load generator")
+            # Status repeats what was disturbed, so the transcript has it once.
+            if done.returncode != _NOT_INTERPRETABLE:
+                transcript.append(command)
+                assert done.returncode in {0, 1}, f"{command}\n{done.stdout}\n{done.stderr}"
+        # Another load than that of the file is no result of the path.
+        other = "latspan measure chat --concurrency 1 --requests 2 --warmup 0"
+        done = subprocess.run(["sh", "-c", other], env=environment, capture_output=True, text=True)
+        assert "latspan status does not count this measurement" in done.stderr
+    assert transcript == [
+        "latspan init chat",
+        "${EDITOR:-vi} chat.toml",
+        "latspan measure chat",
+        "latspan diagnose chat",
+        "latspan verify chat",
+        "latspan document chat",
+    ]
+    results = [json.loads(each.read_text("utf-8")) for each in Path("results/chat").iterdir()]
+    # The runs of the verification are part of its result.
+    tasks = sorted(each["task"] for each in results)
+    assert list(dict.fromkeys(tasks)) == ["diagnose", "document", "measure", "verify"]
+    assert len(tasks) <= 4 + disturbed
+    for result in results:
+        _validate(result)
+        if result["task"] in {"measure", "document"}:
+            _validate(result["document"])
+    assert main(["document", "chat", "--json"]) == 0
+    write_up = json.loads(capsys.readouterr().out)
+    _validate(write_up)
+    assert (write_up["conclusion"], write_up["missing"]) == ("improved, target met", [])
+    page = Path("write-ups/chat/write-up.md").read_text("utf-8")
+    assert page.splitlines()[1] == "# chat: improved, target met"
+    assert "queue explains it" in page

@@ -1,0 +1,313 @@
+"""The state of each task and the next command, for each way in which a pass can go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from latspan._study.loop import Loop, State, Task, criteria_of, is_done, next_of
+from latspan._targets import Change, PromptTemplate, QualityCheck
+from support.loops import Story, chat
+
+
+def _states(loop: Loop) -> dict[str, str]:
+    return {each.task.value: each.state.value for each in loop.tasks}
+
+
+def _next(story: Story) -> str:
+    return next_of(story.loop).command
+
+
+def _open_criteria(loop: Loop) -> list[str]:
+    return [each.text for each in criteria_of(loop) if not each.is_met]
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story(tmp_path, chat())
+
+
+def test_a_pass_goes_from_task_to_task(story: Story) -> None:
+    """Each result makes its task done, and the next one the next command."""
+    commands = [_next(story)]
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+        commands.append(_next(story))
+    assert commands == [
+        "latspan measure chat",
+        "latspan diagnose chat",
+        "latspan verify chat",
+        "latspan document chat",
+        "latspan measure chat",
+    ]
+    assert is_done(story.loop)
+    assert _states(story.loop) == {
+        "target": "done",
+        "instrument": "done",
+        "measure": "done",
+        "diagnose": "done",
+        "change": "done",
+        "verify": "done",
+        "document": "done",
+        "watch": "open",
+    }
+    assert "measure again by 2026-04-01" in next_of(story.loop).reason
+
+
+def test_a_new_file_is_to_be_edited(tmp_path: Path) -> None:
+    """Without an endpoint nothing can be measured."""
+    story = Story(tmp_path, chat(endpoint=""))
+    assert _next(story) == "${EDITOR:-vi} chat.toml"
+    assert "endpoint" in next_of(story.loop).reason
+    assert _states(story.loop)["target"] == "open"
+
+
+def test_a_target_that_is_met_needs_no_change(story: Story) -> None:
+    """The write-up follows the measurement, and the definition of done is shorter."""
+    story.edit(chat(change=Change()))
+    story.measured("met")
+    assert _next(story) == "latspan document chat"
+    assert _states(story.loop) | {"watch": ""} == {
+        "target": "done",
+        "instrument": "done",
+        "measure": "done",
+        "diagnose": "not needed",
+        "change": "not needed",
+        "verify": "not needed",
+        "document": "open",
+        "watch": "",
+    }
+    story.documented()
+    assert is_done(story.loop)
+    story.measured("met")
+    assert is_done(story.loop)
+    assert story.loop.state(Task.WATCH).state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"model": "large"}, "model"),
+        ({"endpoint": "http://other/v1"}, "endpoint"),
+        ({"prompt": PromptTemplate(prompts="prompts.jsonl")}, "prompts"),
+    ],
+)
+def test_a_change_of_the_file_makes_everything_stale(
+    story: Story, change: dict[str, object], part: str
+) -> None:
+    """The state names the part, and the next command measures again."""
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    story.edit(chat(**change))
+    measure = story.loop.state(Task.MEASURE)
+    assert (measure.state, measure.text) == (State.STALE, f"changed since then: {part}")
+    assert {_states(story.loop)[each] for each in ("diagnose", "verify", "document")} == {"stale"}
+    assert _next(story) == "latspan measure chat"
+    assert not is_done(story.loop)
+
+
+def test_a_change_of_a_prompt_is_noticed(tmp_path: Path) -> None:
+    """The contents of the files of prompts and of the template count, not their names."""
+    (tmp_path / "template.txt").write_text("Be brief.")
+    story = Story(tmp_path, chat(prompt=PromptTemplate(template="template.txt")))
+    story.measured()
+    assert story.loop.state(Task.MEASURE).state is State.DONE
+    (tmp_path / "template.txt").write_text("Be long.")
+    assert story.loop.state(Task.MEASURE).text == "changed since then: template"
+
+
+def test_a_change_of_words_only_concerns_the_write_up(story: Story) -> None:
+    """Another owner is no reason to measure again."""
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    story.edit(chat(provider="ours"))
+    assert _states(story.loop)["measure"] == "done"
+    assert _next(story) == "latspan document chat"
+
+
+def test_an_invalid_measurement_is_repeated(story: Story) -> None:
+    """The reason is that of the measurement."""
+    story.measured(invalid="requests were sent late")
+    found = next_of(story.loop)
+    assert found.command == "latspan measure chat"
+    assert found.reason == "measure again: requests were sent late"
+
+
+def test_too_few_requests_are_completed(story: Story) -> None:
+    """With enough requests and still no verdict, the target is close, so it is diagnosed."""
+    story.measured("undecided", requests=40)
+    assert _next(story) == "latspan measure chat --requests 93"
+    story.measured("undecided", requests=100)
+    assert _next(story) == "latspan diagnose chat"
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "command"),
+    [
+        ("invalid", "latspan measure chat"),
+        ("too_few", "latspan measure chat --requests 100"),
+        ("not_instrumented", "latspan measure chat"),
+        ("tie", "latspan verify chat"),
+    ],
+)
+def test_a_diagnosis_without_a_cause(story: Story, conclusion: str, command: str) -> None:
+    """What prevents a diagnosis is mended by another measurement; a tie is for a person."""
+    story.measured()
+    story.diagnosed(conclusion)
+    assert _next(story) == command
+    is_instrumented = _states(story.loop)["instrument"] == "done"
+    assert is_instrumented == (conclusion != "not_instrumented")
+
+
+@pytest.mark.parametrize(
+    ("change", "lacking"),
+    [
+        (Change(), "lever is empty"),
+        (Change(lever="capacty"), "no lever 'capacty'"),
+        (Change(lever="capacity"), "apply and options are empty"),
+    ],
+)
+def test_a_change_must_be_described(story: Story, change: Change, lacking: str) -> None:
+    """The reason has what the diagnosis proposes."""
+    story.edit(chat(change=change))
+    story.measured()
+    story.diagnosed()
+    found = next_of(story.loop)
+    assert found.command == "${EDITOR:-vi} chat.toml"
+    assert "The diagnosis proposes: add capacity" in found.reason
+    assert lacking in found.reason
+
+
+def test_an_improvement_that_misses_the_target_begins_the_next_pass(story: Story) -> None:
+    """It is written up; then the new state is measured, and another change is needed."""
+    story.measured()
+    story.diagnosed()
+    story.verified(target="missed")
+    assert _next(story) == "latspan document chat"
+    story.documented()
+    assert _open_criteria(story.loop) == ["the target is met"]
+    assert _next(story) == "latspan measure chat"
+    assert next_of(story.loop).reason == (
+        "roll the change out, and measure the next pass. Not reached yet: the target is met"
+    )
+    story.measured()
+    assert _next(story) == "latspan diagnose chat"
+    story.diagnosed()
+    assert _next(story) == "${EDITOR:-vi} chat.toml"
+    assert "was verified on 2026-03-02" in next_of(story.loop).reason
+    story.edit(chat(change=Change(lever="batching", apply="a", undo="b")))
+    assert _next(story) == "latspan verify chat"
+    story.verified(lever="batching")
+    assert _next(story) == "latspan document chat"
+
+
+def test_a_change_that_is_worse_is_written_up_and_replaced(story: Story) -> None:
+    """A rejected change is a result too."""
+    story.measured()
+    story.diagnosed()
+    story.verified("worse", target="missed")
+    assert _next(story) == "latspan document chat"
+    story.documented()
+    found = next_of(story.loop)
+    assert found.command == "${EDITOR:-vi} chat.toml"
+    assert "the change is worse: take it back" in found.reason
+    story.edit(chat(change=Change(lever="batching", apply="a", undo="b")))
+    assert _next(story) == "latspan verify chat"
+
+
+@pytest.mark.parametrize(
+    ("judgement", "runs_needed", "command"),
+    [
+        ("not_interpretable", None, "latspan verify chat"),
+        ("inconclusive", 12, "latspan verify chat --runs 12"),
+        ("inconclusive", 400, "latspan document chat"),
+    ],
+)
+def test_a_verification_without_an_answer(
+    story: Story, judgement: str, runs_needed: int | None, command: str
+) -> None:
+    """It is repeated if that can help, and written up as undecided if it cannot."""
+    story.measured()
+    story.diagnosed()
+    story.verified(judgement, runs_needed=runs_needed)
+    assert _next(story) == command
+
+
+def test_a_verification_in_which_something_else_differs_is_corrected(story: Story) -> None:
+    """Repeating it would give the same; the person may have repaired the system, though."""
+    story.measured()
+    story.diagnosed()
+    story.verified("not_interpretable", differs="model")
+    found = next_of(story.loop)
+    assert found.command == "${EDITOR:-vi} chat.toml"
+    assert found.reason.endswith("Correct [change], or run latspan verify chat again")
+
+
+def test_the_answers_are_compared_if_the_lever_may_hurt_them(story: Story) -> None:
+    """First the files are asked for, then they are compared on the recordings that exist."""
+    change = Change(lever="model", options="--model small", rollback=("the old model",))
+    story.edit(chat(change=change))
+    story.measured()
+    story.diagnosed()
+    story.verified(lever="model")
+    story.documented()
+    assert _open_criteria(story.loop) == ["the answers are as good as before"]
+    assert next_of(story.loop).reason == ("fill in quality.items, quality.before and quality.after")
+    story.edit(chat(change=change, quality=QualityCheck(items="i", before="b", after="a")))
+    assert _next(story) == "latspan verify chat --recorded runs/before runs/after"
+    story.verified("inconclusive", lever="model", quality="inconclusive")
+    story.documented()
+    assert "add items" in next_of(story.loop).reason
+    story.verified(lever="model", quality="kept")
+    story.documented()
+    assert is_done(story.loop)
+
+
+def test_empty_fields_are_asked_for_after_the_write_up(story: Story) -> None:
+    """They do not stop a person who measures."""
+    path = chat(never_ship="", change=replace(chat().change, undo="", options="--cache warm"))
+    story.edit(replace(path, targets=(replace(path.targets[0], owner=""),)))
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    assert next_of(story.loop).reason == ("fill in target.owner, never_ship and change.rollback")
+
+
+def test_a_drift_begins_a_pass(story: Story) -> None:
+    """A measurement that misses the target after everything was done is diagnosed."""
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    story.measured("met")
+    assert is_done(story.loop)
+    story.measured("missed")
+    assert not is_done(story.loop)
+    assert _next(story) == "latspan diagnose chat"
+    assert story.loop.verification is None
+
+
+def test_a_verification_without_a_diagnosis_counts(story: Story) -> None:
+    """A person who knows the cause need not ask for it, but the definition of done does."""
+    story.measured()
+    story.verified()
+    assert _states(story.loop)["diagnose"] == "not needed"
+    assert _next(story) == "latspan document chat"
+    assert "a diagnosis names one cause" in _open_criteria(story.loop)
+
+
+def test_a_change_that_only_the_command_line_stated_counts(story: Story) -> None:
+    """The table is empty, but what was verified is known."""
+    story.edit(chat(change=Change()))
+    story.measured()
+    story.diagnosed()
+    story.verified()
+    assert story.loop.state(Task.CHANGE).text == "capacity, stated with latspan verify"
+    assert _next(story) == "latspan document chat"
+    story.documented()
+    assert next_of(story.loop).reason == "fill in change.rollback"
+
+
+def test_a_name_that_a_folder_has_too_is_given_as_a_file(story: Story, tmp_path: Path) -> None:
+    """``latspan diagnose chat`` would read the folder."""
+    (tmp_path / "chat").mkdir()
+    assert _next(story) == "latspan measure chat.toml"

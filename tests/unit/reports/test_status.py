@@ -1,0 +1,86 @@
+"""The status of inference paths, as a terminal shows it and as a document."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from latspan._study.loop import Listed
+from latspan.errors import ConfigError
+from latspan.reports._status import StatusReport, status_document
+from support.loops import Story, chat
+
+_LABEL: Final = "p95 of time_to_first_token at most 500 ms"
+_ANSWERS: Final = "quality.items, quality.before, quality.after"
+
+
+def _text(folder: Path, paths: list[Listed]) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=100, highlight=False).print(StatusReport(folder, paths), crop=False)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def _listed(story: Story) -> Listed:
+    return Listed(story.file, story.loop)
+
+
+def test_an_empty_folder_leads_to_init() -> None:
+    """The command is on a line of its own."""
+    assert _text(Path(), [])[-1] == "  latspan init chat"
+    document: dict[str, Any] = status_document(Path(), [])
+    assert document["next"]["command"] == "latspan init chat"
+    assert document["paths"] == []
+
+
+def test_a_path_has_its_tasks_its_definition_of_done_and_one_command(tmp_path: Path) -> None:
+    """The command begins with the folder if that is another one."""
+    story = Story(tmp_path, chat())
+    story.measured()
+    assert _text(Path(), [_listed(story)]) == [
+        f"chat, {_LABEL}",
+        "  task        state  date        result",
+        f"  target      done               {_LABEL}",
+        "  instrument  done               the load client is instrumented",
+        f"  measure     done   2026-03-02  missed: {_LABEL} (100 of 100 requests missed it)",
+        "  diagnose    open",
+        "  change      done               capacity: more slots",
+        "  verify      open",
+        "  document    open",
+        "  watch       open",
+        "",
+        "definition of done, 3 of 9",
+        "  [x] the target has a use case, a load, an owner and a source; trade-offs are stated",
+        "  [x] a valid measurement under the load of the file",
+        "  [ ] a diagnosis names one cause",
+        "  [ ] one lever is changed",
+        "  [ ] the change is verified: improved or no worse",
+        "  [ ] the target is met",
+        f"  [ ] the answers are as good as before: fill in {_ANSWERS}",
+        "  [x] the way back is described",
+        "  [ ] the write-up is complete and current",
+        "",
+        "next: the target is not met: find the delay to fix",
+        "  latspan diagnose chat",
+    ]
+    elsewhere = _text(tmp_path / "a b", [_listed(story)])
+    assert elsewhere[-1] == f"  cd '{tmp_path}/a b' && latspan diagnose chat"
+
+
+def test_several_paths_have_an_overview(tmp_path: Path) -> None:
+    """One that cannot be read is shown with its error, and the others all the same."""
+    story = Story(tmp_path, chat())
+    broken = Listed(tmp_path / "broken.toml", None, ConfigError("line 3 is wrong"))
+    lines = _text(Path(), [broken, _listed(story)])
+    assert lines[0].split() == [
+        "path", "target", "instrument", "measure", "diagnose", "change", "verify", "document",
+        "watch", "done",
+    ]  # fmt: skip
+    assert lines[1].split()[:4] == ["chat", "done", "done", "open"]
+    assert "broken.toml: line 3 is wrong" in lines
+    document: dict[str, Any] = status_document(Path(), [broken, _listed(story)])
+    assert document["paths"][0]["error"] == "line 3 is wrong"
+    assert document["next"]["command"] == "latspan measure chat"
+    assert status_document(Path(), [broken])["next"] is None
