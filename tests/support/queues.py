@@ -9,13 +9,18 @@ servers that batch token by token in ``tests/support/simulation``.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from latspan import Recording
 from latspan._study.capacity import Rung
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord
+from support.measurements import call, load_test, step
 from support.simulation import HEALTHY, Scenario, requests_of
 
 if TYPE_CHECKING:
@@ -23,11 +28,10 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["System", "batching", "bursts", "constant", "exponential", "lognormal"]
+__all__ = ["System", "batching", "bursts", "constant", "exponential", "lognormal", "write_ladder"]
 
 _WARMUP: Final = 20
-_OVERLOAD: Final = 1.6
-"""Load of the saturated rung, as a multiple of the capacity."""
+_OVERLOADS: Final = 3
 
 Draw = Callable[[np.random.Generator, int], "Values"]
 
@@ -74,14 +78,11 @@ class System:
     scenario: Scenario = field(default=HEALTHY)
 
     def capacity(self, seed: int) -> float:
-        """Return the throughput that it sustains; measured in a long overload if it batches."""
+        """Return the throughput that it sustains; measured in long overloads if it batches."""
         if self.slots:
             return float(self.slots)
-        long = replace(self.scenario, requests=6_000, rate_per_s=1e4, in_request=False)
-        made = requests_of(long, seed)
-        ends = np.sort([each.done_ns for each in made]) / 1e9
-        cut = ends[len(ends) // 5 : len(ends) * 4 // 5]
-        return (len(cut) - 1) / float(cut[-1] - cut[0])
+        overload = replace(self.scenario, requests=6_000, rate_per_s=1e4, in_request=False)
+        return float(np.mean([_throughput(overload, seed + run) for run in range(_OVERLOADS)]))
 
     def rung(self, rate_per_s: float, seed: int, size: int) -> Rung:
         """Return a rung of that many measured requests."""
@@ -107,6 +108,13 @@ class System:
             value=value[sent],
             measured=measured[sent],
         )
+
+
+def _throughput(overload: Scenario, seed: int) -> float:
+    ends = np.sort([each.done_ns for each in requests_of(overload, seed)]) / 1e9
+    # While all slots are used.
+    middle = ends[len(ends) // 5 : len(ends) * 4 // 5]
+    return (len(middle) - 1) / float(middle[-1] - middle[0])
 
 
 def _queued(due: Values, work: Values, slots: int) -> Values:
@@ -147,3 +155,37 @@ def _shared(due: Values, work: Values, servers: int) -> Values:
 def batching(**changes: object) -> Scenario:
     """Return a server that batches: one replica without a fault, unless that is changed."""
     return replace(HEALTHY, **{"replicas": 1, "keep_alive": 1.0, **changes})  # type: ignore[arg-type]
+
+
+def write_ladder(folder: Path, rungs: Sequence[Rung], **about: Any) -> Recording:
+    """
+    Write the recording of a ladder, as ``latspan measure --ladder`` writes it.
+
+    Args:
+        folder: Folder of the recording.
+        rungs: Its rungs.
+        about: Further fields of the measurement.
+    """
+    records: list[RequestRecord] = []
+    steps: list[dict[str, Any]] = []
+    for number, rung in enumerate(rungs):
+        first = int(np.argmax(rung.measured))
+        for index, due in enumerate(rung.due):
+            phase = "measured" if rung.measured[index] else "drain"
+            length_ms = 1e3 * float(rung.end[index] - due)
+            completed = bool(np.isfinite(rung.value[index]))
+            records.append(
+                call(
+                    1_000_000 * number + index + 1,
+                    at_ms=1e3 * float(due) + 1e8 * number,
+                    duration_ms=length_ms,
+                    ttft_ms=length_ms / 2,
+                    outcome=Outcome.COMPLETED if completed else Outcome.CANCELLED,
+                    phase="warmup" if index < first else phase,
+                    number=number,
+                )
+            )
+        size = int(rung.measured.sum())
+        load = {"pattern": "poisson", "rate_per_s": rung.rate_per_s}
+        steps.append(step(intended=size, load=load, offered_per_s=None, reached_per_s=None))
+    return load_test(folder, records, steps, **about)

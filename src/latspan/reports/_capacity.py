@@ -14,7 +14,7 @@ from latspan._drawing import FAINT, count, milliseconds, percent
 from latspan._segments import KIND_NOUNS
 from latspan._study.capacity import CapacityStudy, HoldOut, Label, Point, Projection, Refusal
 from latspan._units import NS_PER_S
-from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+from latspan.reports._layout import aligned, heads, prose, shown, title
 
 __all__ = ["CapacityReport"]
 
@@ -66,9 +66,9 @@ class CapacityReport:
         )
         yield from _table(study, options)
         yield Text()
-        for name, text in _facts(study):
-            line = Text.assemble(MARGIN, (f"{name:<10}", "bold"), "  ", text)
-            yield shown(line, options)
+        facts = [(Text(name, style="bold"), Text(text)) for name, text in _facts(study)]
+        if facts:
+            yield from aligned(facts, left=(0, 1), options=options)
         yield from _refusals(study, options)
         for note in study.notes:
             yield prose(note, options, style=FAINT)

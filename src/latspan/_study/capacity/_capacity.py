@@ -38,9 +38,10 @@ COMFORTABLE: Final = 0.8
 _SHOWN: Final = (0.6, 0.7, 0.8, 0.9)
 """Fractions of the capacity that are projected if no load is asked for."""
 
-_STEPS: Final = 18
+_PROJECTED: Final = frozenset({Label.INTERPOLATED, Label.EXTRAPOLATED})
+_STEPS: Final = 14
 _LOWEST: Final = 0.1
-_REPLICATES: Final = 60
+_REPLICATES: Final = 50
 _RANGE: Final = (0.025, 0.5, 0.975)
 
 
@@ -140,7 +141,10 @@ def study_capacity(
         current_per_s: Load of today.
     """
     projector = Projector(ladder)
-    rates = sorted(rates_per_s) or _usual(projector)
+    projections = [projector.project(rate) for rate in sorted(rates_per_s) or _usual(projector)]
+    if not rates_per_s:
+        # They show the curve, and answer no question, so there is nothing to refuse.
+        projections = [each for each in projections if each.label in _PROJECTED]
     curve = None if projector.model is None else _Curve(projector)
     return CapacityStudy(
         name=ladder.name,
@@ -150,7 +154,7 @@ def study_capacity(
         points=projector.points,
         capacity=projector.capacity,
         knee=_measured_knee(projector.points) if curve is None else curve.knee(),
-        projections=tuple(projector.project(rate) for rate in rates),
+        projections=tuple(projections),
         asked=len(rates_per_s),
         held_out=projector.held_out,
         refusal=projector.refusal,
@@ -165,14 +169,7 @@ def _usual(projector: Projector) -> list[float]:
     """Return loads that show the curve, apart from those of the rungs."""
     if projector.capacity is None:
         return []
-    rates = [part * projector.capacity.per_s for part in _SHOWN]
-    return [
-        rate for rate in rates if projector.project(rate).label in (_INTERPOLATED, _EXTRAPOLATED)
-    ]
-
-
-_INTERPOLATED: Final = Label.INTERPOLATED
-_EXTRAPOLATED: Final = Label.EXTRAPOLATED
+    return [part * projector.capacity.per_s for part in _SHOWN]
 
 
 class _Curve:

@@ -43,6 +43,8 @@ _REPLICATES: Final = 200
 _RANGE: Final = (0.025, 0.975)
 _LOW_QUANTILE: Final = 0.005
 """Quantile of the capacities of the model that counts as the lower end of its interval."""
+_OTHER_RUN: Final = 0.98
+"""Fraction of the measured capacity that another run may have, however narrow the interval is."""
 _SAME_LOAD: Final = 0.01
 """Relative difference up to which two loads count as the same."""
 
@@ -167,7 +169,7 @@ class Projector:
         """Load from which none is projected: 95 % of the least capacity that is plausible."""
         if self.capacity is None:
             return 0.0
-        lowest = self.capacity.low_per_s
+        lowest = min(self.capacity.low_per_s, _OTHER_RUN * self.capacity.per_s)
         return MOST_OF_CAPACITY * min(lowest, self._lowest_capacity or lowest)
 
     @property
@@ -287,8 +289,8 @@ class Projector:
         capacity, stable = self.capacity, self._stable()
         if capacity is not None and rate_per_s >= self.refused_from_per_s:
             return Refusal(
-                f"from {self.refused_from_per_s:.4g}/s on, {percent(MOST_OF_CAPACITY)} of the lower"
-                " end of the capacity's interval, waits grow as long as the load lasts",
+                f"from {self.refused_from_per_s:.4g}/s on, {percent(MOST_OF_CAPACITY)} of the least"
+                " capacity that is plausible, waits grow as long as the load lasts",
                 "add capacity, or lower the load",
             )
         if any(abs(rate_per_s / each.rate_per_s - 1) <= _SAME_LOAD for each in stable):
