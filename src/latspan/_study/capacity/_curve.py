@@ -15,7 +15,15 @@ from latspan.histogram._rank import rank_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Capacity", "Point", "capacity_of", "is_saturated", "percentile_of", "point_of"]
+__all__ = [
+    "Z_OF_99",
+    "Capacity",
+    "Point",
+    "capacity_of",
+    "is_saturated",
+    "percentile_of",
+    "point_of",
+]
 
 _SATURATED: Final = 0.9
 """Throughput at saturation is below this fraction of the offered load: see the load runner."""
@@ -25,6 +33,8 @@ _GROWTH: Final = 1.5
 _DRAWS: Final = 400
 _SEED: Final = 4_101
 _BATCHES: Final = 10
+Z_OF_99: Final = 2.576
+"""99.5th percentile of the normal distribution."""
 _T_OF_BATCHES: Final = 3.250
 """99.5th percentile of Student's t with 9 degrees of freedom."""
 
@@ -123,7 +133,7 @@ def capacity_of(rungs: Sequence[Rung]) -> Capacity | None:
     Return the throughput of the least overloaded of the saturated rungs, ``None`` without one.
 
     The first third of the requests is left out, because they met a system that was not full yet.
-    The interval is that of the means of ten batches of equal length.
+    The interval is that of the mean gaps of ten batches of consecutive ends.
     """
     saturated = [rung for rung in rungs if is_saturated(rung)]
     if not saturated:
@@ -135,9 +145,10 @@ def capacity_of(rungs: Sequence[Rung]) -> Capacity | None:
     ends = ends[len(ends) // 3 :]
     if len(ends) <= _BATCHES or ends[-1] <= ends[0]:
         return None
-    length = float(ends[-1] - ends[0])
-    counts = np.histogram(ends[1:], bins=_BATCHES, range=(float(ends[0]), float(ends[-1])))[0]
-    per_s = (len(ends) - 1) / length
-    error = float(counts.std(ddof=1)) / math.sqrt(_BATCHES) / (length / _BATCHES)
+    per_s = (len(ends) - 1) / float(ends[-1] - ends[0])
+    # Of as many requests each, because numbers of requests in equal times are whole numbers.
+    limits = np.linspace(0, len(ends) - 1, _BATCHES + 1).astype(np.int64)
+    gaps = np.diff(ends[limits]) / np.diff(limits)
+    error = per_s * float(gaps.std(ddof=1)) / math.sqrt(_BATCHES) / float(gaps.mean())
     half = _T_OF_BATCHES * error
     return Capacity(per_s, max(0.0, per_s - half), per_s + half)

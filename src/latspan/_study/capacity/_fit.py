@@ -10,8 +10,7 @@ many slots, or too small a slowdown, waiting is taken for service, and works gro
 So each pair of a grid is scored by the differences of the mean logarithm of the work between groups
 of requests: of each rung, those that arrived at a less loaded, a medium and a more loaded system.
 The score of a true pair has a chi-squared distribution; a pair is likely if its score is not much
-higher than the least one. The saturated rung is among them, so likely pairs also give the measured
-throughput.
+higher than the least one, and if it gives the throughput that was measured at saturation.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from latspan._study.capacity._curve import Z_OF_99, Capacity
 from latspan._study.capacity._ladder import Rung
 from latspan._study.capacity._simulation import Service
 
@@ -49,6 +49,9 @@ _FLOOR: Final = 0.01
 
 _IMPOSSIBLE: Final = 4.0
 """Score of a request that ended before its service could have begun."""
+
+_OTHER_RUN: Final = 0.02
+"""Relative error of a measured throughput that its own interval does not show."""
 
 _PARAMETERS: Final = 3
 """Slots, slowdown and the mean."""
@@ -113,28 +116,40 @@ class _Events(NamedTuple):
     compared: NDArray[np.int64]
 
 
-def fit_service(rungs: Sequence[Rung]) -> Fit:
+def fit_service(rungs: Sequence[Rung], capacity: Capacity) -> Fit:
     """
     Return the services that are compatible with some rungs.
 
     Args:
         rungs: Rungs of one system, among them a saturated one.
+        capacity: Measured throughput of the saturated one.
     """
     events = [_events(rung) for rung in rungs]
     most = int(max(each.inside.max() for each in events))
     services: list[Service] = []
     scores: list[float] = []
+    throughputs: list[float] = []
     degrees = 1
     for slots in _slots_up_to(min(most + 1, _MOST_SLOTS)):
         logs, groups, impossible = _logarithms(rungs, events, slots)
         found, degrees = _scores(logs, groups)
         found += _IMPOSSIBLE * impossible
-        services += [Service(slots, slowdown) for slowdown in _SLOWDOWNS]
+        pairs = [Service(slots, slowdown) for slowdown in _SLOWDOWNS]
+        services += pairs
         scores += found.tolist()
+        means = np.exp(logs).mean(axis=1).tolist()
+        throughputs += [each.throughput / mean for each, mean in zip(pairs, means, strict=True)]
     score = np.array(scores)
     dispersion = max(1.0, float(score.min()) / degrees)
-    weights = np.exp(-(score - score.min()) / (2 * dispersion))
+    score = score / dispersion + _distances(np.array(throughputs), capacity)
+    weights = np.exp(-(score - score.min()) / 2)
     return Fit(tuple(services), weights / weights.sum(), dispersion)
+
+
+def _distances(throughputs: Values, capacity: Capacity) -> Values:
+    """Return how far throughputs are from the measured one, in squared standard errors."""
+    error = (capacity.high_per_s - capacity.low_per_s) / (2 * Z_OF_99 * capacity.per_s)
+    return np.log(throughputs / capacity.per_s) ** 2 / (error**2 + _OTHER_RUN**2)
 
 
 def works_of(rung: Rung, service: Service) -> Works:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._study.capacity._curve import percentile_of
+from latspan._study.capacity._curve import Capacity, percentile_of
 from latspan._study.capacity._fit import Works, fit_service, works_of
 from latspan._study.capacity._ladder import Rung
 from latspan._study.capacity._simulation import Service, simulate
@@ -52,13 +52,20 @@ class Model:
 
     Args:
         rungs: Rungs of the system, among them a saturated one.
+        capacity: Measured throughput of the saturated one.
         percentile: Percentile to return, in (0, 100).
         requests: Number of requests of a replicate.
         whole: Whether the goal metric is the duration, so that there is no first part.
     """
 
     def __init__(
-        self, rungs: Sequence[Rung], *, percentile: float, requests: int, whole: bool
+        self,
+        rungs: Sequence[Rung],
+        capacity: Capacity,
+        *,
+        percentile: float,
+        requests: int,
+        whole: bool,
     ) -> None:
         self._rungs = rungs
         self._percentile = percentile
@@ -66,7 +73,7 @@ class Model:
         self._whole = whole
         self._gaps = [rung.gaps for rung in rungs]
         self._works: dict[Service, Works] = {}
-        self.fit: Final = fit_service(rungs)
+        self.fit: Final = fit_service(rungs, capacity)
         """Services that are compatible with the rungs."""
 
     def replicates(self, rates_per_s: Sequence[float], count: int) -> Values:

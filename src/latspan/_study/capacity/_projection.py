@@ -213,7 +213,6 @@ class Projector:
         refusal = self._unusable()
         if refusal is not None:
             return refusal
-        assert self.capacity is not None  # noqa: S101 - otherwise it is unusable
         rates = {each.rate_per_s for each in self._stable()}
         stable = [rung for rung in self._ladder.rungs if rung.rate_per_s in rates]
         saturated = [rung for rung in self._ladder.rungs if is_saturated(rung)]
@@ -238,7 +237,7 @@ class Projector:
                 f"measure at the load of interest: latspan measure {self._ladder.name} --rate N",
             )
         self.model = self._model_of([*stable, *saturated])
-        self._lowest_capacity = min(self.capacity.low_per_s, self.model.capacity(_LOW_QUANTILE))
+        self._lowest_capacity = self.model.capacity(_LOW_QUANTILE)
         return None
 
     def _unusable(self) -> Refusal | None:
@@ -277,8 +276,10 @@ class Projector:
 
     def _model_of(self, rungs: Sequence[Rung]) -> Model:
         sizes = [each.requests for each in self.points]
+        assert self.capacity is not None  # noqa: S101 - otherwise it is unusable
         return Model(
             rungs,
+            self.capacity,
             percentile=self._ladder.percentile,
             requests=int(np.median(sizes)),
             whole=self._ladder.metric == DURATION,
