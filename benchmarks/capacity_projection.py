@@ -5,7 +5,7 @@ Method: each simulated system is measured with a ladder: four rungs at about 12,
 its capacity, and one above it. The ladder goes through the same code as the command. Then the
 system is measured at three loads between 60 and 95 % of its capacity, which the projections have
 never seen, with arrivals and requests of their own. The capacity of a system that batches is that
-of a long overload. Each measurement has 1,000 requests (300 with ``--quick``), and the percentile
+of long overloads. Each measurement has 1,000 requests (300 with ``--quick``), and the percentile
 is p99 of the duration.
 
 - *Missed*: a projected range that does not hold the measured p99, of those that are not refused.
@@ -16,7 +16,7 @@ is p99 of the duration.
 The alternative is Allen and Cunneen's formula for the p99 of a queue with several servers, with the
 mean and the variation of the service times measured at the lowest rung, and the number of servers
 that gives the measured capacity. It knows nothing of batching, and has no range: its figure is how
-often it is within a factor of 1.5 of the measured p99, which is about as wide as latspan's range.
+often it differs from the measured p99 by more than a factor of 1.5, half the width of a range.
 
 The parameters of the method were set on the systems of ``TRAINING`` with other seeds, which
 ``LATSPAN_TRAINING=1`` runs.
@@ -139,7 +139,7 @@ def measure(scale: Scale) -> Iterator[Row]:
         what=f"projected ranges that miss the measured p99, {len(systems)} systems",
         latspan=Figure(100 * tally.missed / tally.answered),
         rival=Figure(100 * tally.formula_missed / tally.answered),
-        rival_name="Allen-Cunneen, within a factor of 1.5",
+        rival_name="Allen-Cunneen, off by more than 1.5 times",
         target=Target(most=20.0),
         unit="%",
     )
@@ -205,10 +205,11 @@ def _allen_cunneen(lowest: Rung, rate_per_s: float, projector: Projector) -> flo
     """
     Return the p99 of the duration in a queue with several servers, in seconds.
 
-    The wait has an exponential tail above zero. Its p99 and that of the service do not add up
-    exactly; the larger of the two, and the sum of one and the mean of the other, is usual.
+    A request waits with the probability of Erlang's C, and those waits are taken for exponential,
+    with the mean of Allen and Cunneen. The result is the larger of two sums: the p99 of the service
+    with the mean wait, and the p99 of the wait with the mean service.
 
-    Source: Allen (1990), Probability, Statistics and Queueing Theory, section 5.3.
+    Source: Allen (1990), Probability, Statistics and Queueing Theory, for the mean.
     """
     assert projector.capacity is not None  # noqa: S101 - every ladder has a saturated rung
     service = lowest.values

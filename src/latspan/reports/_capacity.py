@@ -165,9 +165,9 @@ def _facts(study: CapacityStudy) -> Iterator[tuple[str, str]]:
 def _checked(held_out: HoldOut) -> str:
     word = "inside" if held_out.holds else "outside"
     return (
-        f"{_time(held_out.low_s)} to {_time(held_out.high_s)} projected for"
-        f" {_rate(held_out.rate_per_s)} without its rung; measured {_time(held_out.measured_s)},"
-        f" {word}, {held_out.ratio:.2f} times the median"
+        f"{_rate(held_out.rate_per_s)} without its rung: {_time(held_out.low_s)} to"
+        f" {_time(held_out.high_s)}; measured {_time(held_out.measured_s)}, {word},"
+        f" {held_out.ratio:.2f} times the median"
     )
 
 

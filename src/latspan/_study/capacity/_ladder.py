@@ -237,6 +237,8 @@ def _no_rung(step: StepSummary, percentile: float) -> str:
     """Return why a step is not a rung; empty if it is one."""
     if not step.is_open:
         return "it is a closed loop, which has no offered load"
+    if not isinstance(step.load.get("rate_per_s"), int | float):
+        return "its offered load is unknown"
     if not step.is_valid:
         why = next(each.text for each in step.caveats if each.invalidates)
         return f"it is INVALID, because {why}"
@@ -250,7 +252,8 @@ def _named(step: StepSummary) -> str:
     concurrency = step.load.get("concurrency")
     if concurrency is not None:
         return f"The step with {concurrency:,} in flight"
-    return f"The step with {step.load.get('rate_per_s', math.nan):,.4g} requests/s"
+    rate = step.load.get("rate_per_s")
+    return f"The step with {rate:,.4g} requests/s" if isinstance(rate, int | float) else "A step"
 
 
 def _rung(step: StepSummary, collected: _Collected) -> Rung:

@@ -17,7 +17,13 @@ from typing import Final
 import numpy as np
 
 from latspan._drawing import percent
-from latspan._study.capacity._curve import Point, capacity_of, is_saturated, point_of
+from latspan._study.capacity._curve import (
+    Point,
+    capacity_of,
+    is_saturated,
+    percentile_of,
+    point_of,
+)
 from latspan._study.capacity._ladder import DURATION, Ladder, Rung
 from latspan._study.capacity._model import Model
 
@@ -218,14 +224,11 @@ class Projector:
         saturated = [rung for rung in self._ladder.rungs if is_saturated(rung)]
         saturated = [min(saturated, key=lambda rung: rung.rate_per_s)]
         held_out = stable[-1]
-        before = self._model_of([*stable[:-1], *saturated])
-        low, middle, high = _ends(before, held_out.rate_per_s)
-        measured = next(
-            each.value_s for each in self.points if each.rate_per_s == held_out.rate_per_s
-        )
+        below = [rung for rung in stable if rung.rate_per_s < held_out.rate_per_s]
+        low, middle, high = _ends(self._model_of([*below, *saturated]), held_out.rate_per_s)
         self.held_out = HoldOut(
             rate_per_s=held_out.rate_per_s,
-            measured_s=measured,
+            measured_s=percentile_of(held_out.values, self._ladder.percentile),
             projected_s=middle,
             low_s=low / _MODEL_ERROR,
             high_s=high * _MODEL_ERROR,
@@ -250,12 +253,12 @@ class Projector:
                 f"add a rung that is too much for the system:"
                 f" latspan measure {name} --rate {twice:.4g}",
             )
-        stable = self._stable()
+        stable = sorted({each.rate_per_s for each in self._stable()})
         if len(stable) < _FEWEST_STABLE:
-            low = self.capacity.per_s
-            rates = ",".join(f"{low * part:.3g}" for part in (0.15, 0.3, 0.45, 0.6))
+            capacity = self.capacity.per_s
+            rates = ",".join(f"{capacity * part:.3g}" for part in (0.15, 0.3, 0.45, 0.6))
             return Refusal(
-                f"{len(stable)} of the rungs are below saturation, and a projection needs"
+                f"{len(stable)} of the loads are below saturation, and a projection needs"
                 f" {_FEWEST_STABLE}: two to fit a model, and one to check it",
                 f"latspan measure {name} --rate {rates}",
             )
@@ -266,10 +269,10 @@ class Projector:
                     f" {each.rate_per_s:.4g}/s, and the model has no failures",
                     "raise --timeout, or saturate the system less",
                 )
-        if stable[-1].rate_per_s > (1 + _SAME_LOAD) * _MOST_STEP * stable[-2].rate_per_s:
+        if stable[-1] > (1 + _SAME_LOAD) * _MOST_STEP * stable[-2]:
             return Refusal(
-                f"the highest rungs below saturation, {stable[-2].rate_per_s:.4g}/s and"
-                f" {stable[-1].rate_per_s:.4g}/s, are too far apart to check a model",
+                f"the highest rungs below saturation, {stable[-2]:.4g}/s and {stable[-1]:.4g}/s,"
+                " are too far apart to check a model",
                 "add a rung between them",
             )
         return None

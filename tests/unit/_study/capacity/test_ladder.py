@@ -102,6 +102,13 @@ def test_a_closed_loop_has_no_offered_load(tmp_path: Path) -> None:
     assert "The step with 2 in flight is left out: it is a closed loop" in message
 
 
+def test_a_step_whose_rate_is_unknown_is_left_out(tmp_path: Path) -> None:
+    """Other load tools do not always state it."""
+    steps = [*_steps(1.0, 2.0), step(intended=110, load={"pattern": "poisson"})]
+    recording = load_test(tmp_path / "r", [*_calls(0), *_calls(1), *_calls(2)], steps)
+    assert _read(recording).left_out == ("A step is left out: its offered load is unknown.",)
+
+
 def test_an_invalid_step_is_left_out(tmp_path: Path) -> None:
     """With the reason of latspan measure; the other two are a ladder."""
     steps = _steps(1.0, 2.0, 3.0)

@@ -125,8 +125,15 @@ def test_too_few_rungs_below_saturation_are_refused() -> None:
     """Two are needed to fit the model, and one to check it."""
     rungs = _rungs(4)
     study = study_capacity(_ladder(rungs[1], rungs[3], rungs[4]), [3.0])
-    assert "2 of the rungs are below saturation" in _reason(study.projections[0])
+    assert "2 of the loads are below saturation" in _reason(study.projections[0])
     assert study.capacity is not None
+
+
+def test_a_load_that_was_measured_twice_is_one_load() -> None:
+    """The held-out rung would otherwise be checked with another one of the same load."""
+    rungs = _rungs(4)
+    study = study_capacity(_ladder(rungs[2], rungs[3], rungs[3], rungs[4]), [3.0])
+    assert "2 of the loads are below saturation" in _reason(study.projections[0])
 
 
 def test_rungs_too_far_apart_cannot_be_checked() -> None:
