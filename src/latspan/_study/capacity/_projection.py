@@ -46,6 +46,8 @@ _MODEL_ERROR: Final = 1.08
 """Factor by which each end of a range is moved out for what a hold-out does not show."""
 
 _REPLICATES: Final = 200
+_MOST_REQUESTS: Final = 5_000
+"""Number of requests of a replicate at most; a longer test would take minutes to simulate."""
 _RANGE: Final = (0.025, 0.975)
 _LOW_QUANTILE: Final = 0.005
 """Quantile of the capacities of the model that counts as the lower end of its interval."""
@@ -284,7 +286,7 @@ class Projector:
             rungs,
             self.capacity,
             percentile=self._ladder.percentile,
-            requests=int(np.median(sizes)),
+            requests=min(_MOST_REQUESTS, int(np.median(sizes))),
             whole=self._ladder.metric == DURATION,
         )
 
