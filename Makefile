@@ -185,7 +185,7 @@ hooks: $(READY) ## Run the fast checks at each commit, with pre-commit
 
 .PHONY: bench
 bench: $(READY) ## Measure the cost of latspan, relative to this machine's yardstick
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python benchmarks/run.py $(ARGS)
 
 .PHONY: bench-rivals
 bench-rivals: $(READY) ## Compare latspan with other instrumentations and load tools, each in its own environment

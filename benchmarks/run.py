@@ -30,6 +30,7 @@ BENCHMARKS: Final = (
     "histogram_work",
     "quantile_error",
     "comparison_errors",
+    "capacity_projection",
     "dead_collector",
     "event_loop_lag",
     "event_loop_watch",

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from latspan._shown import location, printable
 from latspan._version import __version__
 from latspan.cli import (
+    _capacity,
     _compare,
     _convert,
     _demo,
@@ -64,6 +65,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _compare.COMMAND,
     _verify.COMMAND,
     _document.COMMAND,
+    _capacity.COMMAND,
     _histogram.COMMAND,
 )
 

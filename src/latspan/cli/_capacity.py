@@ -1,0 +1,237 @@
+"""``latspan capacity``: the queueing cliff, head-room, and the latency at a higher load."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from latspan.cli._command import Command
+from latspan.cli._console import output
+from latspan.cli._exit_codes import INCONCLUSIVE, MISSED
+from latspan.errors import ConfigError
+from latspan.reports._extra import needs_study
+
+if TYPE_CHECKING:
+    from latspan._recording.folder import Recording
+    from latspan._study.capacity import CapacityStudy
+    from latspan._targets import InferencePath
+
+__all__ = ["COMMAND"]
+
+_METRICS: Final = ("duration", "time_to_first_token", "time_to_first_visible_token")
+_FOLDER: Final = "recordings"
+
+_DESCRIPTION: Final = """\
+Shows how the p99 grows with the offered load, from a ladder of open loops:
+latspan measure NAME --rate 1 --ladder. The highest rung must be too much for
+the system: the throughput at saturation is its capacity.
+
+- Knee: the load above which the p99 grows faster than the load.
+- Head-room: 80 % of the capacity, and the highest load within the target.
+- Projection: the range in which a test at another load would measure the p99.
+
+Each number is labelled. "measured": a rung has this load. "interpolated":
+between two rungs. "extrapolated": above the highest rung, up to twice its load.
+"refused": above 95 % of the capacity, or too far from the rungs, or the
+capacity is unknown, or the model is wrong about this system.
+
+A projection simulates a queue that is fitted to the rungs: their requests, with
+the times between their arrivals. The model is checked first: it is fitted
+without one rung, and its error for that rung is printed and widens the ranges.
+
+Exit codes: 0 fine; 1 a load of --rate misses the target even at the lower end
+of its range; 2 usage; 3 a load of --rate is refused, or only the upper end
+misses; 4 the recordings are not a ladder."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="NAME|RECORDING",
+        help="an inference path, whose newest ladder in recordings/ is read, or recordings of"
+        " latspan measure that are the rungs of one ladder",
+    )
+    parser.add_argument(
+        "--rate",
+        type=_rates,
+        default=[],
+        metavar="N[,N...]",
+        help="loads to project to, in requests per second (default: some below the capacity)",
+    )
+    parser.add_argument(
+        "--goal",
+        metavar="GOAL",
+        help="percentile and metric: 'p99 duration', 'p95 ttft' (default: the first target, or"
+        " p99 duration)",
+    )
+    parser.add_argument(
+        "--limit-ms", type=_positive, metavar="N", help="target of the goal in milliseconds"
+    )
+    parser.add_argument(
+        "--current",
+        type=_positive,
+        metavar="N",
+        help="load of today, in requests per second, for the head-room (default: the rate in"
+        " NAME.toml)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document (latspan.capacity/1)"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # First, because a missing package is reported before the work, not after it.
+    with needs_study():
+        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
+        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    from latspan._study.capacity import read_ladder, study_capacity
+
+    path, recordings = _read(arguments.sources)
+    metric, percentile, limit_s = _goal(arguments, path, recordings[0])
+    current = arguments.current
+    if current is None and path is not None:
+        current = path.traffic.rate_per_s
+    study = study_capacity(
+        read_ladder(recordings, metric, percentile),
+        arguments.rate,
+        limit_s=limit_s,
+        current_per_s=current,
+    )
+    _print(study, as_json=arguments.json)
+    return _exit_code(study)
+
+
+def _read(sources: list[str]) -> tuple[InferencePath | None, list[Recording]]:
+    """Return the inference path, if one is named, and the recordings."""
+    from latspan._recording.folder import is_recording, open_recording
+    from latspan._targets import SUFFIX, read_inference_path
+
+    if len(sources) == 1 and not is_recording(sources[0]) and not Path(sources[0]).is_dir():
+        name = sources[0].removesuffix(SUFFIX)
+        path = read_inference_path(sources[0]) if Path(f"{name}{SUFFIX}").is_file() else None
+        return path, [_newest_ladder(name if path is None else path.name)]
+    return None, [open_recording(each) for each in sources]
+
+
+def _newest_ladder(name: str) -> Recording:
+    """
+    Return the newest measurement of an inference path that has several steps.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    from latspan._recording.folder import is_recording, open_recording
+
+    ladders: list[tuple[str, Recording]] = []
+    folders = Path(_FOLDER).iterdir() if Path(_FOLDER).is_dir() else ()
+    for folder in folders:
+        if not is_recording(folder):
+            continue
+        recording = open_recording(folder)
+        about = recording.manifest.get("measurement", {})
+        if about.get("name") == name and len(about.get("steps", ())) > 1:
+            ladders.append((str(recording.manifest.get("created", "")), recording))
+    if not ladders:
+        raise ConfigError(
+            f"there is no ladder of '{name}' in {_FOLDER}/",
+            hint=f"latspan measure {name} --rate 1 --ladder --percentile 99, or use the folder of"
+            " a recording",
+        )
+    return max(ladders, key=lambda each: each[0])[1]
+
+
+def _goal(
+    arguments: argparse.Namespace, path: InferencePath | None, recording: Recording
+) -> tuple[str, float, float | None]:
+    """
+    Return the metric, the percentile and the limit in seconds.
+
+    Raises:
+        ConfigError: The text is no goal, or the metric does not depend on a queue.
+        UnknownNameError: There is no such metric.
+    """
+    from latspan._targets import Target, parse_percentile_of
+
+    targets = (
+        tuple(
+            Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
+            for each in recording.manifest.get("measurement", {}).get("targets", ())
+        )
+        if path is None
+        else path.targets
+    )
+    limit_s = None if arguments.limit_ms is None else arguments.limit_ms / 1e3
+    usable = [target for target in targets if target.metric in _METRICS]
+    if arguments.goal is None and usable:
+        first = usable[0]
+        return first.metric, first.percentile, limit_s or first.limit_ns / 1e9
+    metric, percentile = parse_percentile_of(arguments.goal or "p99 duration")
+    if metric not in _METRICS:
+        raise ConfigError(
+            f"'{metric}' cannot be projected to another load",
+            hint=f"use one of {', '.join(_METRICS)}",
+        )
+    for target in usable:
+        if limit_s is None and (target.metric, target.percentile) == (metric, percentile):
+            limit_s = target.limit_ns / 1e9
+    return metric, percentile, limit_s
+
+
+def _print(study: CapacityStudy, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from latspan.reports._capacity import CapacityReport
+    from latspan.reports._capacity_json import capacity_document
+
+    with output() as out:
+        if as_json:
+            print(json.dumps(capacity_document(study), indent=2, allow_nan=False), file=out)
+        else:
+            Console(highlight=False, file=out).print(CapacityReport(study), crop=False)
+
+
+def _exit_code(study: CapacityStudy) -> int:
+    if not study.asked:
+        return 0
+    limit_s = math.inf if study.limit_s is None else study.limit_s
+    if any(each.low_s > limit_s for each in study.projections):
+        return MISSED
+    # A comparison with NaN, which a refused load has, is false.
+    return 0 if all(each.high_s <= limit_s for each in study.projections) else INCONCLUSIVE
+
+
+def _rates(text: str) -> list[float]:
+    return [_positive(part) for part in text.split(",")]
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"more than 0, not {text}")
+    return number
+
+
+COMMAND: Final = Command(
+    name="capacity",
+    summary="p99 against load: the knee, head-room, and projections to a higher load",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan capacity chat", "the newest ladder of the inference path chat"),
+        ("latspan capacity chat --rate 12", "the p99 at 12 requests per second, as a range"),
+        (
+            "latspan capacity monday --goal 'p95 ttft' --limit-ms 500 --rate 12",
+            "a recording; exit code 0 if the target would be met at that load",
+        ),
+        ("latspan capacity low middle high overload", "rungs that were measured one by one"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

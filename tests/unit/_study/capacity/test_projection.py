@@ -1,0 +1,190 @@
+"""Capacity, knee, head-room and projections, on queues whose closed forms are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from latspan import Kind
+from latspan._study.capacity import (
+    CapacityStudy,
+    Label,
+    Ladder,
+    Projection,
+    Projector,
+    Rung,
+    study_capacity,
+)
+from support.queues import System, constant
+
+_PARTS = (0.12, 0.25, 0.4, 0.6, 1.5)
+
+
+@cache
+def _rungs(slots: int, *, fixed: bool = False) -> tuple[Rung, ...]:
+    """Return a ladder of a queue with a capacity of ``slots`` per second."""
+    system = System("queue", slots, constant) if fixed else System("queue", slots)
+    return tuple(
+        system.rung(slots * part, 100 * slots + number, 800) for number, part in enumerate(_PARTS)
+    )
+
+
+def _ladder(*rungs: Rung) -> Ladder:
+    return Ladder(name="chat", kind=Kind.CALL, metric="duration", percentile=99, rungs=rungs)
+
+
+@cache
+def _projector(slots: int, *, fixed: bool = False) -> Projector:
+    return Projector(_ladder(*_rungs(slots, fixed=fixed)))
+
+
+@cache
+def _study(slots: int) -> CapacityStudy:
+    return study_capacity(_ladder(*_rungs(slots)), current_per_s=1.0)
+
+
+def _reason(projection: Projection) -> str:
+    assert projection.label is Label.REFUSED
+    assert projection.refusal is not None
+    return projection.refusal.reason
+
+
+@pytest.mark.parametrize(("slots", "fixed"), [(1, False), (4, False), (1, True), (6, True)])
+def test_the_capacity_is_that_of_the_queue(slots: int, *, fixed: bool) -> None:
+    """M/M/1, M/M/4, M/D/1 and M/D/6, of one request per second and server."""
+    capacity = _projector(slots, fixed=fixed).capacity
+    assert capacity is not None
+    assert capacity.low_per_s <= slots <= capacity.high_per_s
+
+
+def test_the_knee_of_one_server_is_at_half_of_its_capacity() -> None:
+    """M/M/1: the p99 is ln 100 / (1 - load), and load (1 - load) is greatest at 0.5."""
+    knee = _study(1).knee
+    assert knee is not None
+    assert knee.simulated
+    assert knee.low_per_s <= 0.5 <= knee.high_per_s
+    assert knee.per_s == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("slots", "fixed", "load", "expected_s"),
+    [
+        # ln 100 / (1 - load)
+        (1, False, 0.75, 18.4),
+        # Erlang C is 0.5094, so P(T > t) = exp(-t) (1 + 0.5094 t).
+        (4, False, 3.0, 6.01),
+        # The p99 of the wait is 8.04 times the service (Erlang, 1909), which follows.
+        (1, True, 0.75, 9.04),
+    ],
+)
+def test_the_range_holds_the_closed_form(
+    slots: int, *, fixed: bool, load: float, expected_s: float
+) -> None:
+    """M/M/1, M/M/4 and M/D/1 at 75 % of the capacity."""
+    found = _projector(slots, fixed=fixed).project(load)
+    assert found.label is Label.EXTRAPOLATED
+    assert found.low_s <= expected_s <= found.high_s
+    assert found.high_s / found.low_s < 5
+
+
+@pytest.mark.parametrize(("slots", "fixed"), [(1, False), (4, False), (6, True)])
+@pytest.mark.parametrize("part", [0.96, 1.0, 1.2])
+def test_nothing_is_projected_near_the_capacity(slots: int, part: float, *, fixed: bool) -> None:
+    """Above 95 % of it, a p99 depends on how long the load lasts."""
+    assert "waits grow" in _reason(_projector(slots, fixed=fixed).project(slots * part))
+
+
+def test_each_load_is_labelled() -> None:
+    """That of a rung, one between two rungs, and one above the highest below saturation."""
+    labels = [_projector(4).project(rate).label for rate in (2.4, 2.0, 3.0)]
+    assert labels == [Label.MEASURED, Label.INTERPOLATED, Label.EXTRAPOLATED]
+
+
+def test_a_load_far_below_the_rungs_is_refused() -> None:
+    """More than a factor of 2 away."""
+    assert "more than a factor of 2" in _reason(_projector(4).project(0.1))
+
+
+def test_without_a_saturated_rung_the_capacity_is_unknown() -> None:
+    """The hint names a rate that is twice the highest one; the knee is only known by rungs."""
+    study = study_capacity(_ladder(*_rungs(4)[:-1]), [3.0])
+    assert "no rung is saturated" in _reason(study.projections[0])
+    assert study.refusal is not None
+    assert "--rate 4.8" in study.refusal.hint
+    assert study.capacity is None
+    assert study.knee is not None
+    assert not study.knee.simulated
+    assert study.held_out is None
+
+
+def test_too_few_rungs_below_saturation_are_refused() -> None:
+    """Two are needed to fit the model, and one to check it."""
+    rungs = _rungs(4)
+    study = study_capacity(_ladder(rungs[1], rungs[3], rungs[4]), [3.0])
+    assert "2 of the loads are below saturation" in _reason(study.projections[0])
+    assert study.capacity is not None
+
+
+def test_a_load_that_was_measured_twice_is_one_load() -> None:
+    """The held-out rung would otherwise be checked with another one of the same load."""
+    rungs = _rungs(4)
+    study = study_capacity(_ladder(rungs[2], rungs[3], rungs[3], rungs[4]), [3.0])
+    assert "2 of the loads are below saturation" in _reason(study.projections[0])
+
+
+def test_rungs_too_far_apart_cannot_be_checked() -> None:
+    """The held-out rung would be more than twice the one below it."""
+    rungs = _rungs(4)
+    study = study_capacity(_ladder(rungs[0], rungs[1], rungs[3], rungs[4]), [3.0])
+    assert "too far apart" in _reason(study.projections[0])
+
+
+def test_a_rung_with_failures_is_refused() -> None:
+    """The model has no failures, so it would project a system that is not there."""
+    rungs = list(_rungs(4))
+    value = rungs[3].value.copy()
+    value[100:150] = np.inf
+    rungs[3] = replace(rungs[3], value=value)
+    study = study_capacity(_ladder(*rungs), [3.0])
+    assert "50 of 800 requests failed" in _reason(study.projections[0])
+    assert math.isinf(study.points[3].value_s)
+
+
+def test_a_system_that_the_model_does_not_describe_is_refused() -> None:
+    """Requests above a load become ten times slower, which no lower rung has shown."""
+    rungs = list(_rungs(4))
+    value = rungs[3].value * np.where(np.arange(len(rungs[3].value)) % 20 == 0, 10.0, 1.0)
+    rungs[3] = replace(rungs[3], value=value, end=rungs[3].due + value)
+    study = study_capacity(_ladder(*rungs), [3.0])
+    assert "does not describe this system" in _reason(study.projections[0])
+    assert study.held_out is not None
+    assert study.held_out.ratio > 2
+    assert not study.held_out.holds
+
+
+def test_head_room_is_the_lower_of_comfort_and_target() -> None:
+    """80 % of the capacity, or the highest load whose upper end is within the limit."""
+    free = _study(4)
+    assert free.capacity is not None
+    assert free.headroom == pytest.approx(0.8 * free.capacity.per_s)
+    bound = study_capacity(_ladder(*_rungs(4)), current_per_s=1.0, limit_s=7.0)
+    assert bound.within_limit_per_s is not None
+    assert 1.6 <= bound.within_limit_per_s < 3.2
+    assert bound.headroom == pytest.approx(bound.within_limit_per_s)
+
+
+def test_loads_below_the_capacity_are_shown_if_none_is_asked_for() -> None:
+    """They are no questions, so none of them is refused."""
+    study = _study(4)
+    assert study.asked == 0
+    assert study.projections
+    assert all(each.label is not Label.REFUSED for each in study.projections)
+
+
+def test_the_same_ladder_gives_the_same_ranges() -> None:
+    """Simulations have a fixed seed."""
+    assert Projector(_ladder(*_rungs(4))).project(3.0) == _projector(4).project(3.0)
