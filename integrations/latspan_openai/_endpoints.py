@@ -81,7 +81,7 @@ class Endpoint:
             client: The client that sends it.
             kwargs: The arguments of the call, or the body that is sent.
         """
-        request = request_of(kwargs)
+        request = request_of(kwargs) if "extra_body" in kwargs else kwargs
         model = request.get("model")
         choices = request.get("n")
         attributes: dict[str, Any] = {**self.attributes}

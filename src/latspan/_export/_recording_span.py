@@ -83,17 +83,13 @@ class RecordingSpan(trace.Span):
 
     # Class attributes, because one such object is created for each call, and nearly none is
     # written to.
-    _written: Written | None = None
+    written: Written | None = None
+    """What the application has set so far; ``None`` if nothing."""
     _is_over = False
 
     def __init__(self, span_context: SpanContext, limits: SpanLimits) -> None:
         self._context = span_context
         self._limits = limits
-
-    @property
-    def written(self) -> Written | None:
-        """What the application has set so far; ``None`` if nothing."""
-        return self._written
 
     def stop_recording(self) -> None:
         """Ignore what the application sets from now on."""
@@ -103,10 +99,10 @@ class RecordingSpan(trace.Span):
         if self._is_over:
             warn_once("an attribute, event or status is ignored: its span has ended")
             return None
-        if self._written is None:
+        if self.written is None:
             # Two threads may be the first at the same time; `setdefault` is atomic.
-            vars(self).setdefault("_written", Written(self._limits))
-        return self._written
+            vars(self).setdefault("written", Written(self._limits))
+        return self.written
 
     def get_span_context(self) -> SpanContext:
         """Return the identity of the span."""

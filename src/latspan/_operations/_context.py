@@ -141,10 +141,15 @@ class Entered(Generic[_T]):
         Returns:
             Whether it has been left, by this invocation or an earlier one.
         """
-        if not self._left and _undo(self._variable, self._token):
+        if not self._left:
+            # As `_undo`, written out because this runs for each call.
+            try:
+                self._variable.reset(self._token)
+            except ValueError:
+                return False
             self._left = True
             context.detach(self._attached)
-        return self._left
+        return True
 
 
 _propagating: ContextVar[bool] = ContextVar("latspan_propagating", default=True)
@@ -167,9 +172,8 @@ def inside(otel_context: Context, *, propagates: bool | None = None) -> Entered[
     )
 
 
-def propagates_here() -> bool:
-    """Return whether latspan may add a trace context to requests sent in this context."""
-    return _propagating.get()
+propagates_here: Final = _propagating.get
+"""Function that returns whether latspan may add a trace context to requests sent here."""
 
 
 class LazyAttributes(Mapping[str, str]):

@@ -131,8 +131,8 @@ class OwnRequests:
 
     def response_received(self, sent: SentRequest, status: int, headers: Any) -> None:
         """Record the response to an attempt, which may be a redirect that the client follows."""
+        self.under_way = self._redirected_to = None
         location = headers.get("location") if status in _REDIRECTS else None
-        self._redirected_to = None
         if location is not None:
             # Clients do not follow a location that is not a URL.
             with suppress(ValueError):

@@ -12,7 +12,7 @@ from latspan._spans._children import spanless_names
 from latspan._spans._span import AttributeValue
 from latspan._timeline import Timeline
 from latspan._tokens import TokenCounts
-from latspan._units import MetricUnit, in_metric_unit, to_seconds
+from latspan._units import NS_PER_S, MetricUnit, to_seconds
 
 __all__ = [
     "gen_ai_latency",
@@ -56,7 +56,8 @@ def metric_attributes(
     for name, (key, unit) in named.items():
         if name in metrics:
             value, source = metrics[name]
-            attributes[key] = in_metric_unit(value, unit)
+            # As `in_metric_unit`, written out because a span has about ten of them.
+            attributes[key] = value if unit == "1" else value / NS_PER_S
             if source is not _MEASURED:
                 estimated.append(key)
     return attributes, estimated
