@@ -130,6 +130,8 @@ def _counted(chat: Callable[[], None], calls: Calls, on: On) -> None:
     gc.disable()
     with calls.counting():
         chat()
+        # What follows is not the application's.
+        sys.setprofile(None)
         on.runtime.drain(None)
     gc.enable()
 

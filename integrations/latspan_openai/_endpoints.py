@@ -101,7 +101,9 @@ class Endpoint:
             server=server_of(client),
             client=client,
             streamed=bool(kwargs.get("stream")),
-            choices=choices_requested(request),
+            choices=1
+            if choices is None and "prompt" not in request
+            else choices_requested(request),
             attributes=attributes,
             request=request,
             # OpenInference patches what the SDK's methods call, so its span is opened inside

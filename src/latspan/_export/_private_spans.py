@@ -278,13 +278,13 @@ class _PrivateSpan(DecidedAtStart):
 
     def stop_recording(self) -> None:
         if self._recording is not None:
-            self._recording.stop_recording()
+            self._recording.is_over = True
 
     def end(self, finished: FinishedSpan) -> None:
         recording = self._recording
         if recording is None:
             return
-        recording.stop_recording()
+        recording.is_over = True
         written = recording.written
         name = self._name if written is None or written.name is None else written.name
         attributes = (

@@ -17,7 +17,7 @@ from latspan._instrument._hooks import (
     open_exchange,
 )
 from latspan._instrument._outcomes import FIRST_ERROR_STATUS, error_type_of, outcome_of
-from latspan._operations import Entered, ModelCall, SentRequest, propagates_here
+from latspan._operations import REDIRECTS, Entered, ModelCall, SentRequest, propagates_here
 from latspan._segments import Outcome
 from latspan._timeline import answering
 
@@ -276,7 +276,10 @@ class Exchange:
             if other.end_ns is None:
                 # The attempt was sent in parallel, and the transport does not wait for it.
                 other.end_ns = attempt.end_ns
-        call.own_requests.response_received(self.sent, status, headers)
+        requests = call.own_requests
+        requests.under_way = None
+        if status in REDIRECTS or requests.redirected_to is not None:
+            requests.redirected(self.sent, status, headers)
         call.headers = headers
         if self.alone:
             call.returned()

@@ -57,7 +57,8 @@ class ResponseSummary(NamedTuple):
     @property
     def known_reasons(self) -> dict[int, str]:
         """Known finish reasons by choice, in the order of the choices."""
-        return _known(self.finish_reasons)
+        reasons = sorted(self.finish_reasons.items())
+        return {choice: reason for choice, reason in reasons if reason is not None}
 
     def with_finish_reasons(self, *, cut: bool) -> ResponseSummary:
         """
@@ -73,15 +74,11 @@ class ResponseSummary(NamedTuple):
         reasons = self.finish_reasons
         if cut and None in reasons.values():
             reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
-        known = tuple(_known(reasons).values())
+        known = tuple([reason for _, reason in sorted(reasons.items()) if reason is not None])
         if not known:
             return self
         attributes = {**self.attributes, semconv.GEN_AI_RESPONSE_FINISH_REASONS: known}
         return self._replace(finish_reasons=reasons, attributes=attributes)
-
-
-def _known(reasons: Mapping[int, str | None]) -> dict[int, str]:
-    return {choice: reason for choice, reason in sorted(reasons.items()) if reason is not None}
 
 
 def summarize_response(

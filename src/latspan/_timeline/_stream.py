@@ -45,15 +45,6 @@ class Stream(NamedTuple):
     first_visible: int | None
     intervals: ReadIntervals
 
-    @property
-    def unseen_chunks(self) -> int:
-        """
-        Number of token-bearing chunks before the first visible one, or of all if none is visible.
-        """
-        if self.first_visible is None:
-            return len(self.tokens)
-        return self.tokens.index(self.first_visible)
-
     def source(self, *chunks: int) -> Source:
         """Return the source of a time that depends on the arrivals of these chunks."""
         late = self.late
