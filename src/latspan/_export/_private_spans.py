@@ -11,7 +11,14 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
+    Link,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+)
 
 from latspan._export._limits import always_within, limited
 from latspan._export._recording_span import RecordingSpan, Written
@@ -22,7 +29,6 @@ from latspan._spans import (
     SPAN_BYTES,
     AttributeValue,
     ChildSpan,
-    DecidedAtStart,
     FinishedSpan,
     OpenSpan,
     current_span,
@@ -202,7 +208,7 @@ class PrivateSink:
         resource, limits, within = self._resource, self._limits, self._within
         new_id = self._ids.generate_span_id
         trace_id, _, _, flags, state, _ = span_context
-        state_bytes = size_of_state(state) if state else 0
+        state_bytes = 0 if state is DEFAULT_TRACE_STATE else size_of_state(state)
         spans: list[MeasuredSpan] = []
         for each in ended:
             is_own = each is own
@@ -229,7 +235,7 @@ class PrivateSink:
         return spans
 
 
-class _PrivateSpan(DecidedAtStart):
+class _PrivateSpan:
     """Open span: its identity, its start and the attributes set so far."""
 
     __slots__ = (
@@ -241,6 +247,7 @@ class _PrivateSpan(DecidedAtStart):
         "_sink",
         "_start_epoch_ns",
         "context",
+        "kept",
         "span_context",
     )
 
@@ -258,6 +265,7 @@ class _PrivateSpan(DecidedAtStart):
     ) -> None:
         self._sink = sink
         self._recording = recording
+        self.kept = recording is not None
         self.span_context = span_context
         self.context = context
         self._parent = parent
@@ -265,6 +273,9 @@ class _PrivateSpan(DecidedAtStart):
         self._kind = kind
         self._start_epoch_ns = start_epoch_ns
         self._attributes = attributes
+
+    def when_kept(self, do: Callable[[], None]) -> None:
+        """Never call ``do``: the decision is known at the start and does not change later."""
 
     @property
     def marked_failed(self) -> bool:

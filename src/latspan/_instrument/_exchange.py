@@ -167,7 +167,9 @@ class Exchange:
         # Formatted here, because OpenTelemetry's propagator would be the most expensive step of a
         # call.
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
-        return (parent, ("tracestate", state.to_header())) if state else (parent,)
+        if state is trace.DEFAULT_TRACE_STATE or not state:
+            return (parent,)
+        return (parent, ("tracestate", state.to_header()))
 
     def send_begins(self) -> Attempt:
         """

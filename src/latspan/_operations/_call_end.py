@@ -190,6 +190,13 @@ class FinishedCall(NamedTuple):
 _LEFT: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
 """Outcomes of a stream after which no finish reason was expected any more."""
 
+_CUT: Final = "error"
+"""
+Finish reason of a choice whose reason was expected and did not arrive.
+
+Source: OpenTelemetry GenAI conventions, ``gen_ai.response.finish_reasons``.
+"""
+
 
 def finished_call(
     observed: ObservedCall, outcome: Outcome, done_ns: int, error_type: str | None
@@ -210,7 +217,11 @@ def finished_call(
             outcome, error_type = Outcome.ERROR, summary.error_type
         elif streamed and not (summary.ended or observed.end_marked):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
-    summary = summary.with_finish_reasons(cut=not streamed or outcome not in _LEFT)
+    reasons = summary.finish_reasons
+    if None in reasons.values() and (not streamed or outcome not in _LEFT):
+        # The choice was truncated or failed, so its reason will not arrive.
+        reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
+        summary = summary._replace(finish_reasons=reasons)
     content = None if observed.api_format is None else observed.api_format.content
     if observed.response is not None and content is not None:
         summary = with_content(
@@ -226,6 +237,9 @@ def finished_call(
     attributes = latency_attributes(timeline, outcome, summary.reported)
     attributes |= token_attributes(summary.tokens)
     attributes |= summary.attributes
+    known_reasons = tuple([reason for _, reason in sorted(reasons.items()) if reason is not None])
+    if known_reasons:
+        attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = known_reasons
     last = answering(observed.attempts)
     if last is not None:
         attributes[semconv.LATSPAN_ATTEMPT_COUNT] = len(observed.attempts)
@@ -287,7 +301,7 @@ def publish(observed: ObservedCall, finished: FinishedCall) -> None:
         written["marks_ns"] = {
             mark.value: instant - timeline.start_ns for mark, instant in timeline.marks.items()
         }
-    identity = span.span_context
+    trace_id, span_id, *_ = span.span_context
     runtime.record(
         RequestRecord(
             name=observed.name,
@@ -300,8 +314,8 @@ def publish(observed: ObservedCall, finished: FinishedCall) -> None:
             chunk_gaps=timeline.chunk_gaps,
             tokens=summary.tokens,
             attributes=series,
-            trace_id=identity.trace_id,
-            span_id=identity.span_id,
+            trace_id=trace_id,
+            span_id=span_id,
             sampled=span.kept,
             convention=convention_labels(known) if observed.convention_metrics else {},
             output_chunk_gaps_ns=() if observed.reads is None else observed.reads.gaps_ns(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from latspan import _runtime, semconv
+from latspan import _runtime
 from latspan._segments import ReportedTimings
 from latspan._spans import AttributeValue
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
@@ -23,7 +23,6 @@ __all__ = ["ResponseSummary", "summarize_response"]
 
 _NOTHING: Final[Mapping[str, AttributeValue]] = {}
 _NO_CHOICES: Final[Mapping[int, str | None]] = {}
-_CUT: Final = "error"
 _READING: Final = "reading a response"
 
 _ENDS: Final = 4
@@ -59,26 +58,6 @@ class ResponseSummary(NamedTuple):
         """Known finish reasons by choice, in the order of the choices."""
         reasons = sorted(self.finish_reasons.items())
         return {choice: reason for choice, reason in reasons if reason is not None}
-
-    def with_finish_reasons(self, *, cut: bool) -> ResponseSummary:
-        """
-        Return the summary with the finish reasons as a span attribute.
-
-        Args:
-            cut: Whether a choice without a finish reason was truncated or failed, so that none
-                will arrive. A stream that its reader left does not count.
-
-        Source: OpenTelemetry GenAI conventions, ``gen_ai.response.finish_reasons``: ``error`` at
-        the position of a choice whose reason was expected and did not arrive.
-        """
-        reasons = self.finish_reasons
-        if cut and None in reasons.values():
-            reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
-        known = tuple([reason for _, reason in sorted(reasons.items()) if reason is not None])
-        if not known:
-            return self
-        attributes = {**self.attributes, semconv.GEN_AI_RESPONSE_FINISH_REASONS: known}
-        return self._replace(finish_reasons=reasons, attributes=attributes)
 
 
 def summarize_response(

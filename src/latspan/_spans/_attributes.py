@@ -68,7 +68,8 @@ def latency_attributes(
 ) -> dict[str, AttributeValue]:
     """Return the time attributes of a client span; seconds as doubles."""
     attributes, estimated = metric_attributes(timeline.metrics, _OF_CALLS)
-    attributes[semconv.LATSPAN_OUTCOME] = outcome.value
+    # `_value_` is the attribute behind the property `value`; reading it takes a tenth of the time.
+    attributes[semconv.LATSPAN_OUTCOME] = outcome._value_
     gaps = timeline.chunk_gaps
     if len(gaps) >= _PERCENTILE_95_NEEDS:
         ordered = sorted([gap_ns for gap_ns, _ in gaps])
@@ -175,5 +176,5 @@ def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
         name: count for name, count in counted.items() if count is not None
     }
     if attributes:
-        attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source.value
+        attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source._value_
     return attributes
