@@ -89,7 +89,10 @@ def _begin(
     request: Any, official: str, start_up: Callable[[], None] | None = None
 ) -> TransportSend | Aside | None:
     try:
-        if is_excluded(lambda: str(request.url), "HTTPX") is False:
+        excluded = is_excluded(lambda: str(request.url), "HTTPX")
+        if excluded is None:
+            return None
+        if not excluded:
             exchange = Exchange.begin(
                 sent_request(request),
                 official=("opentelemetry.instrumentation.httpx", official),

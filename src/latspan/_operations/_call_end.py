@@ -218,7 +218,7 @@ def finished_call(
         elif streamed and not (summary.ended or observed.end_marked):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
     reasons = summary.finish_reasons
-    if None in reasons.values() and (not streamed or outcome not in _LEFT):
+    if not all(reasons.values()) and (not streamed or outcome not in _LEFT):
         # The choice was truncated or failed, so its reason will not arrive.
         reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
         summary = summary._replace(finish_reasons=reasons)
