@@ -21,7 +21,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from latspan._instrument import Attempt, Exchange
+from latspan._instrument import Attempt, Exchange, handle_internal_errors, log_internal_error
 from latspan._segments import SegmentName
 
 __all__ = ["Listener"]
@@ -56,7 +56,7 @@ def _step_of(name: str) -> tuple[str, tuple[str | None, SegmentName | None] | No
 
 class Listener:
     """
-    Recorder of httpcore's events on the attempt that they belong to.
+    Recorder of one send on its attempt: of httpcore's events, and of the end of the send.
 
     Args:
         attempt: The attempt.
@@ -98,28 +98,27 @@ class Listener:
                 self._failure = info.get("exception")
             elif step == "retry.started":
                 self._record_failed_connection()
-        elif not self._tunnelling:
-            field, begins = event
-            if field is not None:
-                setattr(attempt, field, now_ns)
-            if begins is not None:
-                self._enter(begins, info)
-        elif step == "receive_response_headers.complete":
-            self._tunnelling, attempt.connected_ns = False, now_ns
-
-    def _enter(self, begins: SegmentName, info: Any) -> None:
-        attempt = self.attempt
-        if begins is SegmentName.CONNECT and attempt.end_ns is not None and self._exchange:
-            # The back-off is over, and a new attempt begins.
-            attempt = self.attempt = self._exchange.send_begins()
-            attempt.pool_acquired_ns = attempt.start_ns
-        elif begins is SegmentName.SEND:
+            return
+        if self._tunnelling:
+            if step == "receive_response_headers.complete":
+                self._tunnelling, attempt.connected_ns = False, now_ns
+            return
+        field, begins = event
+        if field is not None:
+            setattr(attempt, field, now_ns)
+        if begins is None:
+            return
+        if begins is SegmentName.SEND:
             if getattr(info.get("request"), "method", None) == b"CONNECT":
                 # The steps so far connected to the proxy, which is part of `connect`.
                 self._tunnelling, attempt.connected_ns, attempt.tls_done_ns = True, None, None
                 begins = SegmentName.CONNECT
             else:
                 attempt.reused = attempt.connected_ns is None
+        elif begins is SegmentName.CONNECT and attempt.end_ns is not None and self._exchange:
+            # The back-off is over, and a new attempt begins.
+            attempt = self.attempt = self._exchange.send_begins()
+            attempt.pool_acquired_ns = attempt.start_ns
         attempt.phase = begins
 
     def _record_failed_connection(self) -> None:
@@ -127,3 +126,18 @@ class Listener:
         if self._exchange is not None and self._failure is not None:
             self._exchange.send_failed(self._failure, self.attempt)
         self._failure = None
+
+    def response_received(self, response: Any) -> None:
+        """Record that the pool returned ``response``, an httpcore response."""
+        # Written out, because `handle_internal_errors` costs three function calls per request.
+        try:
+            if self._exchange is not None:
+                self._exchange.attempt_answered(response.status, self.attempt)
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            log_internal_error(error, "the response to a send")
+
+    def failed(self, error: BaseException) -> None:
+        """Record that the pool raised ``error``."""
+        with handle_internal_errors("the failure of a send"):
+            if self._exchange is not None:
+                self._exchange.send_failed(error, self.attempt)

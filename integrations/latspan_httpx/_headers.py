@@ -36,7 +36,9 @@ class Loan:
         self._entry: tuple[bytes, bytes, bytes] | None = None
         self._state: str | None = None
         self._state_before: str | None = None
-        listed = _listed(headers)
+        # Each method of httpx's `Headers` iterates over all headers, to find, to add and to remove
+        # a value. Together these calls took longer than the rest of latspan's work for a request.
+        listed: list[tuple[bytes, bytes, bytes]] | None = getattr(headers, "_list", None)
         if listed is None:
             return
         present: int | None = None
@@ -73,7 +75,7 @@ class Loan:
         if self._entry is None:
             return
         _lent.discard(self._entry[2])
-        listed = _listed(headers)
+        listed: list[tuple[bytes, bytes, bytes]] | None = getattr(headers, "_list", None)
         if listed is not None and self._entry in listed:
             listed.remove(self._entry)
         if self._state is not None and headers.get("tracestate") == self._state:
@@ -81,9 +83,3 @@ class Loan:
                 del headers["tracestate"]
             else:
                 headers["tracestate"] = self._state_before
-
-
-def _listed(headers: Any) -> list[tuple[bytes, bytes, bytes]] | None:
-    # Each method of httpx's `Headers` iterates over all headers, to find, to add and to remove a
-    # value. Together these calls took longer than the rest of latspan's work for a request.
-    return getattr(headers, "_list", None)

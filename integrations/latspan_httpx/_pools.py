@@ -12,8 +12,8 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from latspan._instrument import Patches, log_internal_error
-from latspan_httpx._sending import Send, TransportSend
+from latspan._instrument import Patches
+from latspan_httpx._sending import begin_send
 
 __all__ = ["patch_pools"]
 
@@ -27,7 +27,7 @@ def patch_pools(patches: Patches, core: Any) -> None:
 def _handle_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def handle_request(self: Any, request: Any) -> Any:
-        send = _begin(request, asynchronous=False)
+        send = begin_send(request, asynchronous=False)
         if send is None:
             return original(self, request)
         try:
@@ -46,7 +46,7 @@ def _handle_async_request_of(
 ) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(original)
     async def handle_async_request(self: Any, request: Any) -> Any:
-        send = _begin(request, asynchronous=True)
+        send = begin_send(request, asynchronous=True)
         if send is None:
             return await original(self, request)
         try:
@@ -58,14 +58,3 @@ def _handle_async_request_of(
         return response
 
     return handle_async_request
-
-
-def _begin(request: Any, *, asynchronous: bool) -> Send | None:
-    sending = TransportSend.current()
-    if sending is None:
-        return None
-    try:
-        return sending.send(request, asynchronous=asynchronous)
-    except Exception as error:  # noqa: BLE001 - latspan's own
-        log_internal_error(error, "the start of a send")
-        return None

@@ -2,10 +2,11 @@
 One request that an httpx client passes to its transport, and the sends of the transport.
 
 The order of events: the client passes a request to its transport (:class:`TransportSend` begins);
-the transport passes it to an httpcore pool, once or several times (:class:`Send` begins each time,
-and receives httpcore's events); the pool returns or raises (the send ends); the transport returns
-or raises (the request ends). ``_current`` connects the two levels within a context. A copied
-context may outlive the request, so ``current`` ignores a request that has ended.
+the transport passes it to an httpcore pool, once or several times (:func:`begin_send` each time,
+whose :class:`~latspan_httpx._events.Listener` receives httpcore's events); the pool returns or
+raises (the send ends); the transport returns or raises (the request ends). ``_current`` connects
+the two levels within a context. A copied context may outlive the request, so a request that has
+ended is ignored.
 
 latspan changes two objects. It adds the trace context to the headers of the httpx request, and
 removes it when the transport returns or raises. It sets the ``trace`` extension of the httpcore
@@ -15,25 +16,24 @@ request, which httpx creates anew for each send.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar, Token
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from latspan._instrument import Exchange, body_tracker, handle_internal_errors, log_internal_error
 from latspan_httpx._events import Listener
 from latspan_httpx._headers import Loan
 
-__all__ = ["Aside", "Send", "TransportSend"]
+__all__ = ["Aside", "TransportSend", "begin_send", "is_sending"]
 
 _current: ContextVar[TransportSend | None] = ContextVar("latspan_httpx_sending", default=None)
 
 
-def _undo(token: Token[TransportSend | None]) -> None:
-    # Written out, because `suppress` costs three function calls per request. A coroutine that is
-    # not awaited to its end may be closed from another context.
-    try:  # noqa: SIM105
-        _current.reset(token)
-    except ValueError:
-        pass
+def is_sending() -> bool:
+    """Return whether a request is in progress in this context."""
+    sending = _current.get()
+    # A copy of the context may contain a request that has ended.
+    return sending is not None and not sending.over
 
 
 class Aside:
@@ -59,7 +59,9 @@ class Aside:
         self._leave()
 
     def _leave(self) -> None:
-        _undo(self._token)
+        # A coroutine that is not awaited to its end may be closed from another context.
+        with suppress(ValueError):
+            _current.reset(self._token)
 
 
 class TransportSend:
@@ -75,59 +77,41 @@ class TransportSend:
         request: The request object of the client library.
     """
 
-    __slots__ = ("_active", "_exchange", "_loan", "_over", "_request", "_sends", "_token")
+    __slots__ = ("_active", "_loan", "_request", "_token", "exchange", "over", "sends")
 
     def __init__(self, exchange: Exchange, request: Any) -> None:
-        self._exchange = exchange
+        self.exchange = exchange
+        """The exchange."""
         self._request = request
         self._loan = Loan(exchange, request.headers)
-        self._sends: list[Send] = []
-        self._over = False
+        self.sends: list[tuple[Any, Any]] = []
+        """httpcore request of each send, with the extensions that it had before."""
+        self.over = False
+        """Whether the transport has returned or raised."""
         self._token = _current.set(self)
-        self._active = exchange.active()
-
-    @staticmethod
-    def current() -> TransportSend | None:
-        """
-        Return the request that is being sent in this context, if any.
-
-        A copy of the context may still contain a request that has ended; that is not returned.
-        """
-        sending = _current.get()
-        return None if sending is None or sending._over else sending
-
-    def send(self, request: Any, *, asynchronous: bool) -> Send:
-        """
-        Begin a send at the present time.
-
-        Args:
-            request: The httpcore request.
-            asynchronous: Whether an asynchronous pool sends it.
-        """
-        send = Send(self._exchange, request, asynchronous=asynchronous)
-        self._sends.append(send)
-        return send
+        self._active = exchange.active() if exchange.alone else None
 
     def failed(self, error: BaseException) -> None:
         """Record that the transport raised ``error``."""
         with handle_internal_errors("the failure of a request"):
             self._leave()
-            self._exchange.failed(error)
+            self.exchange.failed(error)
 
     def response_received(self, response: Any) -> None:
         """Record that the transport returned ``response``; its body may still be unread."""
         try:
             self._leave()
-            exchange = self._exchange
+            exchange = self.exchange
             exchange.response_received(
                 response.status_code, response.headers, response, request_body=exchange.sent.body
             )
             if exchange.call.reads is not None and exchange.attempt.error_type is None:
                 # The recorded reads of a stream contain everything about its body, so httpcore's
                 # events are no longer needed.
-                for send in self._sends:
-                    send.silence()
-            tracker = body_tracker(response)
+                # httpcore looks up the callback again at each step.
+                for sent, extensions in self.sends:
+                    sent.extensions = extensions
+            tracker = body_tracker(response) if exchange.alone else None
             if tracker is not None and response.is_closed:
                 # A mock or a cache made the response in memory, so its body was complete before
                 # the caller could read it.
@@ -136,58 +120,51 @@ class TransportSend:
             log_internal_error(error, "the response headers")
 
     def _leave(self) -> None:
-        self._over = True
+        self.over = True
         if self._active is not None:
             self._active.leave()
-        _undo(self._token)
+        # Written out, because `suppress` costs three function calls per request. A coroutine that
+        # is not awaited to its end may be closed from another context.
+        try:  # noqa: SIM105
+            _current.reset(self._token)
+        except ValueError:
+            pass
         self._loan.give_back(self._request.headers)
 
 
-class Send:
+def begin_send(request: Any, *, asynchronous: bool) -> Listener | None:
     """
-    One request that a transport passes to an httpcore pool, from construction on.
+    Begin a send of the request in progress, at the present time.
 
     httpcore reports the events of the send to latspan first, and then latspan calls the
     application's own ``trace`` callback.
 
     Args:
-        exchange: The exchange that the send belongs to.
         request: The httpcore request, made for this send.
         asynchronous: Whether an asynchronous pool sends it.
+
+    Returns:
+        Recorder of the send; ``None`` if no request is in progress in this context.
     """
-
-    __slots__ = ("_exchange", "_extensions", "_listener", "_request")
-
-    def __init__(self, exchange: Exchange, request: Any, *, asynchronous: bool) -> None:
-        self._exchange = exchange
-        self._request = request
-        self._extensions = request.extensions
-        self._listener = listener = Listener(exchange.send_begins(), exchange.call.now, exchange)
-        also = self._extensions.get("trace")
+    sending = _current.get()
+    if sending is None or sending.over:
+        return None
+    try:
+        exchange = sending.exchange
+        listener = Listener(exchange.send_begins(), exchange.call.now, exchange)
+        extensions = request.extensions
+        also = extensions.get("trace")
         on_event: Callable[[str, Any], object] = (
             listener.on_event_async if asynchronous else listener.on_event
         )
         if also is not None:
             on_event = (_chained_async if asynchronous else _chained)(listener.on_event, also)
-        request.extensions = {**self._extensions, "trace": on_event}
-
-    def silence(self) -> None:
-        """Stop receiving events; later ones go only to the application's own callback."""
-        # httpcore looks up the callback again at each step.
-        self._request.extensions = self._extensions
-
-    def response_received(self, response: Any) -> None:
-        """Record that the pool returned ``response``, an httpcore response."""
-        # Written out, because `handle_internal_errors` costs three function calls per request.
-        try:
-            self._exchange.attempt_answered(response.status, self._listener.attempt)
-        except Exception as error:  # noqa: BLE001 - latspan's own
-            log_internal_error(error, "the response to a send")
-
-    def failed(self, error: BaseException) -> None:
-        """Record that the pool raised ``error``."""
-        with handle_internal_errors("the failure of a send"):
-            self._exchange.send_failed(error, self._listener.attempt)
+        request.extensions = {**extensions, "trace": on_event}
+        sending.sends.append((request, extensions))
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        log_internal_error(error, "the start of a send")
+        return None
+    return listener
 
 
 def _chained(

@@ -17,11 +17,10 @@ from typing import Any
 from latspan._instrument import (
     Exchange,
     is_excluded,
-    is_switched_on,
     log_internal_error,
     sent_request,
 )
-from latspan_httpx._sending import Aside, TransportSend
+from latspan_httpx._sending import Aside, TransportSend, is_sending
 
 __all__ = ["send", "send_async"]
 
@@ -41,7 +40,7 @@ def send(official: str) -> Callable[..., Any]:
         kwargs: dict[str, Any],
     ) -> Any:
         request = args[0] if args else kwargs["request"]
-        sending = _begin(request, official) if is_switched_on() else None
+        sending = _begin(request, official)
         if sending is None:
             return wrapped(*args, **kwargs)
         try:
@@ -72,7 +71,7 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
         kwargs: dict[str, Any],
     ) -> Any:
         request = args[0] if args else kwargs["request"]
-        sending = _begin(request, official, start_up) if is_switched_on() else None
+        sending = _begin(request, official, start_up)
         if sending is None:
             return await wrapped(*args, **kwargs)
         try:
@@ -90,7 +89,10 @@ def _begin(
     request: Any, official: str, start_up: Callable[[], None] | None = None
 ) -> TransportSend | Aside | None:
     try:
-        if not is_excluded(lambda: str(request.url), "HTTPX"):
+        excluded = is_excluded(lambda: str(request.url), "HTTPX")
+        if excluded is None:
+            return None
+        if not excluded:
             exchange = Exchange.begin(
                 sent_request(request),
                 official=("opentelemetry.instrumentation.httpx", official),
@@ -99,7 +101,7 @@ def _begin(
             )
             if exchange is not None:
                 return TransportSend(exchange, request)
-        return None if TransportSend.current() is None else Aside()
+        return Aside() if is_sending() else None
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the start of a request")
         return None

@@ -81,7 +81,7 @@ class Endpoint:
             client: The client that sends it.
             kwargs: The arguments of the call, or the body that is sent.
         """
-        request = request_of(kwargs)
+        request = request_of(kwargs) if "extra_body" in kwargs else kwargs
         model = request.get("model")
         choices = request.get("n")
         attributes: dict[str, Any] = {**self.attributes}
@@ -101,7 +101,9 @@ class Endpoint:
             server=server_of(client),
             client=client,
             streamed=bool(kwargs.get("stream")),
-            choices=choices_requested(request),
+            choices=1
+            if choices is None and "prompt" not in request
+            else choices_requested(request),
             attributes=attributes,
             request=request,
             # OpenInference patches what the SDK's methods call, so its span is opened inside

@@ -50,7 +50,6 @@ __all__ = [
     "install",
     "instrumentation_requested",
     "log_internal_error",
-    "no_observation",
     "no_watch",
     "overridden",
     "start_if_expected",
@@ -106,19 +105,8 @@ class EmitEvent(Protocol):
         ...
 
 
-def _observe_nothing(
-    _start_ns: int, _done_ns: int, _server: tuple[str, int] | None, _side: Side
-) -> Mapping[str, AttributeValue]:
-    return {}
-
-
 def no_watch() -> None:
     """Watch no event loop."""
-
-
-def no_observation() -> Observation:
-    """Return an observation without attributes."""
-    return _observe_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +137,8 @@ class Runtime:
         emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
         series_attributes: Names of the application's own span attributes that are series attributes
             too.
-        observe: Begins the observation of a request; called on the request's thread.
+        observe: Begins the observation of a request; called on the request's thread. ``None`` if
+            nothing is observed.
         watch_loop: Watches the event loop of the current thread, for blocks during a call; returns
             ``None`` if there is none, or loops are not watched.
     """
@@ -171,7 +160,7 @@ class Runtime:
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
     series_attributes: tuple[str, ...] = ()
-    observe: Callable[[], Observation] = no_observation
+    observe: Callable[[], Observation] | None = None
     watch_loop: Callable[[], LoopWatch | None] = no_watch
     write_record: Callable[[RequestRecord], None] | None = None
     reads_content: bool = field(init=False)
@@ -230,8 +219,11 @@ class Runtime:
 
 
 def _run_guarded(doing: str, function: Callable[..., None], *observed: Any) -> None:
-    with handle_internal_errors(doing):
+    # Not `with handle_internal_errors(…)`: it would be three more functions for each call.
+    try:
         function(*observed)
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        log_internal_error(error, doing)
 
 
 _installed: Runtime | None = None

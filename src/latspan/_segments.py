@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 __all__ = [
+    "FAILURES",
     "KIND_NOUNS",
     "SEGMENT_ORDER",
     "STAGE_KINDS",
@@ -175,10 +176,11 @@ class Outcome(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the call failed: ``truncated``, ``timeout``, ``rejected`` or ``error``."""
-        return self in _FAILED
+        return self in FAILURES
 
 
-_FAILED: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTED, Outcome.ERROR})
+FAILURES: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTED, Outcome.ERROR})
+"""Outcomes of a call that failed."""
 
 
 class Segment(NamedTuple):

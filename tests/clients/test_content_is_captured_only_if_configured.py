@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
 from latspan import Source, TokenSource
-from latspan._operations import _open_calls, abandon_open_calls
+from latspan._operations import abandon_open_calls
+from latspan._operations._open_calls import open_calls
 from latspan._sdk._worker import Worker
 from latspan._spans import ApiSink
 from latspan._tokens import Estimator
@@ -128,13 +129,12 @@ def test_by_default_nothing_is_kept_counted_or_captured(driver: Driver, seen: Ca
     """A call that is being read holds no word, however many it has had."""
     held: list[tuple[Any, Any, int]] = []
     # Streams that other tests left are open until they are garbage collected.
-    others = set(_open_calls._open_calls)  # pyright: ignore[reportPrivateUsage]
+    others = set(open_calls)
 
     def visit(_: Any) -> None:
         # The one way to see what a call holds while it is open.
-        opened = _open_calls._open_calls  # pyright: ignore[reportPrivateUsage]
-        (call,) = [opened[handle] for handle in opened if handle not in others]
-        held.append((call.gathered, call.request, len(call.tail.parts())))
+        (call,) = [call for call in open_calls if call not in others]
+        held.append((call.gathered, call.request, len(call.parts)))
 
     async def program(client: Any) -> None:
         await driver.read(await driver.create(client, stream=True), visit)

@@ -89,8 +89,14 @@ def read(response: ResponseMetadata) -> tuple[ReportedTimings, ...]:
     there = _ANYTHING.intersection(chain(response.headers, *response.bodies))
     if not there:
         return ()
-    reports = [_first(adapters, response) for adapters in _adapters_for(there)]
-    return tuple([reported for reported in reports if reported is not None])
+    reports: list[ReportedTimings] = []
+    for adapters in _adapters_for(there):
+        for adapter in adapters:
+            reported = adapter(response)
+            if reported is not None:
+                reports.append(reported)
+                break
+    return tuple(reports)
 
 
 # Responses of one server have the same fields, so few combinations recur. The limit bounds the
@@ -102,11 +108,3 @@ def _adapters_for(there: frozenset[str]) -> tuple[tuple[Adapter, ...], ...]:
         tuple(adapter for markers, adapter in sources if not markers.isdisjoint(there))
         for sources in (GATEWAYS, SERVERS)
     )
-
-
-def _first(adapters: tuple[Adapter, ...], response: ResponseMetadata) -> ReportedTimings | None:
-    for adapter in adapters:
-        reported = adapter(response)
-        if reported is not None:
-            return reported
-    return None

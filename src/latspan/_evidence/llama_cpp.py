@@ -32,7 +32,7 @@ def read(response: ResponseMetadata) -> ReportedTimings | None:
     timings = in_body(response, "timings")
     if timings is None:
         return None
-    times = [number(timings.get(name)) for name in _REQUIRED]
+    times = list(map(number, map(timings.get, _REQUIRED)))
     if None in times:
         return None
     _, prompt_ms, _, predicted_ms = times

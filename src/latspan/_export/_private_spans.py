@@ -11,7 +11,14 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceState
+from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
+    Link,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+)
 
 from latspan._export._limits import always_within, limited
 from latspan._export._recording_span import RecordingSpan, Written
@@ -19,15 +26,16 @@ from latspan._export._samplers import constant_decisions
 from latspan._export._sizes import size_of_span, size_of_state
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan._spans import (
+    SPAN_BYTES,
     AttributeValue,
     ChildSpan,
-    DecidedAtStart,
     FinishedSpan,
     OpenSpan,
     current_span,
     encodable,
     measured,
     size_of_parts,
+    size_of_text,
     with_current_span,
 )
 from latspan._version import __version__
@@ -168,41 +176,50 @@ class PrivateSink:
             kept,
             kind,
             finished.failed,
-            size_of_parts(name, {}) + kept_bytes,
+            SPAN_BYTES + size_of_text(name) + kept_bytes,
         )
-        (span,) = self._spans([(own, span_context)], parent, span_context.trace_state)
+        spans = self._spans([*finished.children, own], span_context, own, parent)
         if written is not None:
-            span.add(written.events, written.links, written.status, written.attributes.dropped)
-        self._take([*self._children(finished.children, span_context), span])
+            spans[-1].add(written.events, written.links, written.status, written.attributes.dropped)
+        self._take(spans)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Pass on finished children of the span that is current in ``parent``."""
         parent_span = trace.get_current_span(parent).get_span_context()
         if parent_span.trace_flags.sampled:
-            self._take(self._children(children, parent_span))
-
-    def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[MeasuredSpan]:
-        trace_id, flags, state = parent.trace_id, parent.trace_flags, parent.trace_state
-        span_id = self._ids.generate_span_id
-        contexts = [SpanContext(trace_id, span_id(), False, flags, state) for _ in children]
-        return self._spans(zip(children, contexts, strict=True), parent, state)
+            self._take(self._spans(children, parent_span))
 
     def _spans(
         self,
-        ended: Iterable[tuple[ChildSpan, SpanContext]],
-        parent: SpanContext | None,
-        trace_state: TraceState,
+        ended: Iterable[ChildSpan],
+        span_context: SpanContext,
+        own: ChildSpan | None = None,
+        parent: SpanContext | None = None,
     ) -> list[MeasuredSpan]:
-        """Return the finished spans of a trace as SDK spans, each with its identity."""
+        """
+        Return finished spans as SDK spans.
+
+        Args:
+            ended: Children of one span; also that span itself, if it has ended too.
+            span_context: Identity of that span.
+            own: That span, if it is one of ``ended``.
+            parent: Identity of its parent.
+        """
         resource, limits, within = self._resource, self._limits, self._within
-        state_bytes = size_of_state(trace_state)
+        new_id = self._ids.generate_span_id
+        trace_id, _, _, flags, state, _ = span_context
+        state_bytes = 0 if state is DEFAULT_TRACE_STATE else size_of_state(state)
         spans: list[MeasuredSpan] = []
-        for (name, start_ns, end_ns, attributes, kind, failed, most_bytes), identity in ended:
+        for each in ended:
+            is_own = each is own
+            name, start_ns, end_ns, attributes, kind, failed, most_bytes = each
             kept = attributes if len(attributes) <= within else limited(attributes, limits)
             span = MeasuredSpan(
                 name,
-                context=identity,
-                parent=parent,
+                context=span_context
+                if is_own
+                else SpanContext(trace_id, new_id(), False, flags, state),
+                parent=parent if is_own else span_context,
                 resource=resource,
                 attributes=kept,
                 kind=kind,
@@ -212,13 +229,13 @@ class PrivateSink:
                 end_time=end_ns,
             )
             if most_bytes is None or kept is not attributes:
-                most_bytes = size_of_parts(name, kept)  # noqa: PLW2901 - of this one
+                most_bytes = size_of_parts(name, kept)
             span.most_bytes = state_bytes + most_bytes
             spans.append(span)
         return spans
 
 
-class _PrivateSpan(DecidedAtStart):
+class _PrivateSpan:
     """Open span: its identity, its start and the attributes set so far."""
 
     __slots__ = (
@@ -230,6 +247,7 @@ class _PrivateSpan(DecidedAtStart):
         "_sink",
         "_start_epoch_ns",
         "context",
+        "kept",
         "span_context",
     )
 
@@ -247,6 +265,7 @@ class _PrivateSpan(DecidedAtStart):
     ) -> None:
         self._sink = sink
         self._recording = recording
+        self.kept = recording is not None
         self.span_context = span_context
         self.context = context
         self._parent = parent
@@ -254,6 +273,9 @@ class _PrivateSpan(DecidedAtStart):
         self._kind = kind
         self._start_epoch_ns = start_epoch_ns
         self._attributes = attributes
+
+    def when_kept(self, do: Callable[[], None]) -> None:
+        """Never call ``do``: the decision is known at the start and does not change later."""
 
     @property
     def marked_failed(self) -> bool:
@@ -267,13 +289,13 @@ class _PrivateSpan(DecidedAtStart):
 
     def stop_recording(self) -> None:
         if self._recording is not None:
-            self._recording.stop_recording()
+            self._recording.is_over = True
 
     def end(self, finished: FinishedSpan) -> None:
         recording = self._recording
         if recording is None:
             return
-        recording.stop_recording()
+        recording.is_over = True
         written = recording.written
         name = self._name if written is None or written.name is None else written.name
         attributes = (

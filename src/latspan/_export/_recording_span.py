@@ -6,7 +6,7 @@ to it from any thread. Most programs never do, so the object only has the identi
 then; the first write creates a :class:`Written`. The span itself is built when it ends, on the
 thread that processes finished requests, from its :class:`Written` and from what latspan measured.
 
-**States.** A span records until :meth:`RecordingSpan.stop_recording`. latspan calls it when a
+**States.** A span records until :attr:`RecordingSpan.is_over` is set. latspan sets it when a
 request, a stage or a traced function ends, and for a call when its span is built, shortly after its
 end. Later writes are ignored, as those on an ended span of the SDK. The application cannot end the
 span: ``end`` does nothing, because latspan ends it.
@@ -83,30 +83,23 @@ class RecordingSpan(trace.Span):
 
     # Class attributes, because one such object is created for each call, and nearly none is
     # written to.
-    _written: Written | None = None
-    _is_over = False
+    written: Written | None = None
+    """What the application has set so far; ``None`` if nothing."""
+    is_over = False
+    """Whether what the application sets from now on is ignored."""
 
     def __init__(self, span_context: SpanContext, limits: SpanLimits) -> None:
         self._context = span_context
         self._limits = limits
 
-    @property
-    def written(self) -> Written | None:
-        """What the application has set so far; ``None`` if nothing."""
-        return self._written
-
-    def stop_recording(self) -> None:
-        """Ignore what the application sets from now on."""
-        self._is_over = True
-
     def _writable(self) -> Written | None:
-        if self._is_over:
+        if self.is_over:
             warn_once("an attribute, event or status is ignored: its span has ended")
             return None
-        if self._written is None:
+        if self.written is None:
             # Two threads may be the first at the same time; `setdefault` is atomic.
-            vars(self).setdefault("_written", Written(self._limits))
-        return self._written
+            vars(self).setdefault("written", Written(self._limits))
+        return self.written
 
     def get_span_context(self) -> SpanContext:
         """Return the identity of the span."""
@@ -114,7 +107,7 @@ class RecordingSpan(trace.Span):
 
     def is_recording(self) -> bool:
         """Return whether the request, call or stage of the span is still open."""
-        return not self._is_over
+        return not self.is_over
 
     def end(self, end_time: int | None = None) -> None:
         """Do nothing: latspan ends its own spans."""

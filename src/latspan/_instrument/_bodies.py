@@ -197,7 +197,7 @@ class BodyTracker:
     def _keep(self, event: bytes) -> None:
         self._kept = True
         call = self.call
-        call.tail.add(event)
+        call.keep_copy(None, event)
         if call.gathered is not None:
             call.gathered.append(event)
 
@@ -283,7 +283,7 @@ class BodyTracker:
         """Return outcome and error type, after the end mark and the status are applied."""
         call, attempt, events = self.call, self._attempt, self._events
         if events is not None:
-            if outcome is not Outcome.COMPLETED and events.ended(call.tail.parts()):
+            if outcome is not Outcome.COMPLETED and events.ended(tuple(call.parts)):
                 # A caller that stops reading at the end mark has the complete response.
                 outcome = Outcome.COMPLETED
             if events.done:

@@ -4,7 +4,7 @@ Detection of other instrumentations that open a span for the same model call or 
 There must be one LLM span per call, and one instrumentation that emits the conventions' metrics for
 it. If another instrumentation has opened its span before the call, that span is current when the
 call begins and has an attribute that identifies a model call: latspan adds its attributes to that
-span (:func:`enclosing_llm_span`). If it opens its span inside the call, a transport integration
+span (:func:`llm_span`). If it opens its span inside the call, a transport integration
 finds the span there (``adopt_llm_span`` in ``_hooks.py``). Such a span is taken once;
 ``_latspan_enriched`` marks it.
 
@@ -30,21 +30,22 @@ from latspan import semconv
 from latspan._operations import ModelCall
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
-from latspan._spans import AttributeValue, current_span
+from latspan._spans import AttributeValue
 
 if TYPE_CHECKING:
     from latspan._instrument._patching import Patches
 
 __all__ = [
-    "enclosing_llm_span",
+    "OFFICIAL_INFERENCE_KEY",
     "has_global_provider",
     "is_instrumented",
+    "llm_span",
     "metrics_emitted_by_other",
     "on_other_end",
     "track_inside",
 ]
 
-_OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
+OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 """Context key under which `opentelemetry-util-genai` 1.3 stores the open inference."""
 
 _LLM: Final[Mapping[str, frozenset[str]]] = {
@@ -144,10 +145,10 @@ def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -
     Return whether another instrumentation emits the GenAI conventions' metrics for this call.
 
     Args:
-        span: What :func:`enclosing_llm_span` returned.
+        span: What :func:`llm_span` returned.
         parent_context: The context that the call begins in.
     """
-    if parent_context.get(_OFFICIAL_INFERENCE_KEY) is not None:
+    if parent_context.get(OFFICIAL_INFERENCE_KEY) is not None:
         return True
     if span is None:
         return False
@@ -155,16 +156,15 @@ def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -
     return str(getattr(scope, "name", "")).startswith("opentelemetry.")
 
 
-def enclosing_llm_span(parent_context: Context) -> trace.Span | None:
+def llm_span(span: trace.Span | None) -> trace.Span | None:
     """
-    Return the span that another instrumentation has just opened for the call that begins here.
+    Return the span if another instrumentation has just opened it for the call that begins here.
 
     A span is returned once: a second call inside the same span gets a span of its own.
 
     Args:
-        parent_context: The context that the call begins in.
+        span: The current span of the context that the call begins in, ``None`` if there is none.
     """
-    span = current_span(parent_context)
     if span is None or not span.is_recording():
         return None
     attributes = cast("Mapping[str, object] | None", getattr(span, "attributes", None))

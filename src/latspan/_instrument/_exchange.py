@@ -16,8 +16,8 @@ from latspan._instrument._hooks import (
     adopt_llm_span,
     open_exchange,
 )
-from latspan._instrument._outcomes import error_type_of, is_error, outcome_of
-from latspan._operations import Entered, ModelCall, SentRequest, propagates_here
+from latspan._instrument._outcomes import FIRST_ERROR_STATUS, error_type_of, outcome_of
+from latspan._operations import REDIRECTS, Entered, ModelCall, SentRequest, propagates_here
 from latspan._segments import Outcome
 from latspan._timeline import answering
 
@@ -167,7 +167,9 @@ class Exchange:
         # Formatted here, because OpenTelemetry's propagator would be the most expensive step of a
         # call.
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
-        return (parent, ("tracestate", state.to_header())) if state else (parent,)
+        if state is trace.DEFAULT_TRACE_STATE or not state:
+            return (parent,)
+        return (parent, ("tracestate", state.to_header()))
 
     def send_begins(self) -> Attempt:
         """
@@ -207,7 +209,15 @@ class Exchange:
             if attempt.headers_ns is None:
                 # The transport reports no events, so the time of the headers is not known yet.
                 attempt.headers_ns = attempt.end_ns
-            _has_status(attempt, status)
+            self._set_status(attempt, status)
+
+    @staticmethod
+    def _set_status(attempt: Attempt, status: object) -> None:
+        # A mock, or a transport that the application provides, may pass text or anything else.
+        known = status if isinstance(status, int) else None
+        attempt.status = known
+        failed = known is not None and known >= FIRST_ERROR_STATUS
+        attempt.error_type = str(known) if failed else None
 
     def attempt_failed(self, error: BaseException) -> None:
         """Record that an attempt raised ``error``; only the first error of an attempt counts."""
@@ -255,9 +265,23 @@ class Exchange:
             self.attempt_answered(status)
             return
         call = self.call
-        attempt = self._answered_attempt(status)
-        call.own_requests.under_way = None
-        call.own_requests.response_received(self.sent, status, headers)
+        self._failure = None
+        attempt = self.attempt = answering(call.attempts) or self.attempt
+        if attempt.headers_ns is None and attempt.failed:
+            # The transport got the response from elsewhere, after every send had failed.
+            attempt = self.attempt = call.open_attempt()
+        self.attempt_answered(status)
+        if attempt.status != status:
+            # The caller may receive another status than the transport did.
+            self._set_status(attempt, status)
+        for other in call.attempts:
+            if other.end_ns is None:
+                # The attempt was sent in parallel, and the transport does not wait for it.
+                other.end_ns = attempt.end_ns
+        requests = call.own_requests
+        requests.under_way = None
+        if status in REDIRECTS or requests.redirected_to is not None:
+            requests.redirected(self.sent, status, headers)
         call.headers = headers
         if self.alone:
             call.returned()
@@ -265,22 +289,6 @@ class Exchange:
         elif call.gathered is not None and call.request is None:
             # The integration of the client library has not recorded the request.
             call.request = request_body
-
-    def _answered_attempt(self, status: int) -> Attempt:
-        """End every attempt, and return the one that got the response."""
-        self._failure = None
-        attempts = self.call.attempts
-        response_received = self.attempt = answering(attempts) or self.attempt
-        if response_received.headers_ns is None and response_received.failed:
-            # The transport got the response from elsewhere, after every send had failed.
-            response_received = self.attempt = self.call.open_attempt()
-        self.attempt_answered(status)
-        _has_status(response_received, status)
-        for attempt in attempts:
-            if attempt.end_ns is None:
-                # The attempt was sent in parallel, and the transport does not wait for it.
-                attempt.end_ns = response_received.end_ns
-        return response_received
 
     def failed(
         self,
@@ -315,10 +323,3 @@ class Exchange:
                 done_ns=attempt.end_ns if ended_ns is None else None,
                 error_type=error_type or error_type_of(error),
             )
-
-
-def _has_status(attempt: Attempt, status: object) -> None:
-    # A mock, or a transport that the application provides, may pass text or anything else here.
-    known = status if isinstance(status, int) else None
-    attempt.status = known
-    attempt.error_type = str(known) if known is not None and is_error(known) else None

@@ -15,7 +15,7 @@ __all__ = ["is_excluded"]
 _ALL: Final = "OTEL_PYTHON_EXCLUDED_URLS"
 
 
-def is_excluded(url: Callable[[], str], *libraries: str) -> bool:
+def is_excluded(url: Callable[[], str], *libraries: str) -> bool | None:
     """
     Return whether a request is excluded: latspan then records nothing and adds no trace context.
 
@@ -26,12 +26,15 @@ def is_excluded(url: Callable[[], str], *libraries: str) -> bool:
             example ``HTTPX`` in ``OTEL_PYTHON_HTTPX_EXCLUDED_URLS``. If one of these variables is
             set, ``OTEL_PYTHON_EXCLUDED_URLS`` does not apply.
 
+    Returns:
+        ``None`` if latspan is not configured: it records nothing then.
+
     Source: ``get_excluded_urls`` of ``opentelemetry.util.http``: regular expressions separated by
     commas, each searched for in the URL.
     """
     runtime = _runtime.current()
     if runtime is None:
-        return False
+        return None
     patterns = runtime.excluded_urls.get(libraries)
     if patterns is None:
         # Read once, because looking up an unset variable takes some microseconds.

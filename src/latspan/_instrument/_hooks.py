@@ -12,7 +12,8 @@ from opentelemetry.context import Context
 from latspan import _runtime, semconv
 from latspan._instrument._call import Call
 from latspan._instrument._coexistence import (
-    enclosing_llm_span,
+    OFFICIAL_INFERENCE_KEY,
+    llm_span,
     metrics_emitted_by_other,
     on_other_end,
 )
@@ -20,7 +21,7 @@ from latspan._instrument._server_address import sent_request
 from latspan._operations import ModelCall, SentRequest, inside
 from latspan._operations import active_call as _active_call
 from latspan._segments import Kind
-from latspan._spans import AttributeValue, EnrichingSink, NoSink
+from latspan._spans import AttributeValue, EnrichingSink, NoSink, current_span
 from latspan._text import text_of
 from latspan._timeline import Attempt
 from latspan._wire import ApiFormat, copy_fields
@@ -132,7 +133,13 @@ def open_call(
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
         if streamed:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
-        other = enclosing_llm_span(parent_context)
+        # Most calls have no span of another instrumentation around them.
+        other = current_span(parent_context)
+        if other is not None:
+            other = llm_span(other)
+        convention_metrics = other is None and OFFICIAL_INFERENCE_KEY not in parent_context
+        if not convention_metrics:
+            convention_metrics = not metrics_emitted_by_other(other, parent_context)
         call = ModelCall(
             runtime,
             parent_context,
@@ -145,7 +152,7 @@ def open_call(
             api_format=api_format,
             streamed=streamed,
             choices=choices,
-            convention_metrics=not metrics_emitted_by_other(other, parent_context),
+            convention_metrics=convention_metrics,
             sink=None if other is None else EnrichingSink(runtime.sink(), other),
             awaits_span=awaits_span and other is None,
         )
@@ -202,7 +209,7 @@ def open_exchange(
 def adopt_llm_span(call: ModelCall) -> None:
     """Attach the span that another instrumentation opened inside ``call``, which has no span."""
     runtime = _runtime.current()
-    span = enclosing_llm_span(context.get_current())
+    span = llm_span(current_span(context.get_current()))
     if runtime is not None and span is not None:
         call.adopt(EnrichingSink(runtime.sink(), span, on_other_end(call, span)))
 

@@ -17,6 +17,7 @@ from latspan._segments import Outcome
 __all__ = ["CallFactory", "MethodWrappers", "RequestRewriter", "unless_inside", "with_names"]
 
 _RAW: Final = "x-stainless-raw-response"
+_START: Final = "the start of a call"
 _INSIDE_WITH: Final = "stream"
 """Value of the header ``_RAW`` for raw responses that are only available inside ``with``."""
 
@@ -113,7 +114,11 @@ class MethodWrappers:
                 return wrapped(*args, **kwargs)
             if rewrite_request is not None and runtime.request_stream_usage:
                 kwargs = rewrite_request(kwargs)
-            call = _opened(call_factory, instance, kwargs)
+            try:
+                call = cast("ModelCall | None", call_factory(instance, kwargs))
+            except Exception as error:  # noqa: BLE001 - latspan's own
+                log_internal_error(error, _START)
+                call = None
             if call is None:
                 return wrapped(*args, **kwargs)
             inside = call.active()
@@ -135,7 +140,11 @@ class MethodWrappers:
         """Return the replacement of an asynchronous method; a call begins when it is awaited."""
 
         async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
-            call = _opened(call_factory, instance, kwargs)
+            try:
+                call = cast("ModelCall | None", call_factory(instance, kwargs))
+            except Exception as error:  # noqa: BLE001 - latspan's own
+                log_internal_error(error, _START)
+                call = None
             if call is None:
                 return await begun
             call.watch_loop()
@@ -177,17 +186,6 @@ class MethodWrappers:
                 track_stream(call, call.api_format, result)
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the response of a call")
-
-
-def _opened(
-    call_factory: CallFactory, instance: Any, kwargs: Mapping[str, Any]
-) -> ModelCall | None:
-    try:
-        # `open_call` is the only function that makes calls.
-        return cast("ModelCall | None", call_factory(instance, kwargs))
-    except Exception as error:  # noqa: BLE001 - latspan's own
-        log_internal_error(error, "the start of a call")
-        return None
 
 
 def _fail(call: ModelCall, error: BaseException) -> None:

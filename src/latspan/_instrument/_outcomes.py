@@ -9,9 +9,10 @@ from typing import cast
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 
-__all__ = ["error_type_of", "is_error", "outcome_of", "outcome_of_status"]
+__all__ = ["FIRST_ERROR_STATUS", "error_type_of", "is_error", "outcome_of", "outcome_of_status"]
 
-_FIRST_ERROR_STATUS = 400
+FIRST_ERROR_STATUS = 400
+"""Lowest HTTP status code of an error."""
 _TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
 _CANCELLATIONS = (
@@ -46,7 +47,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 def is_error(status: int) -> bool:
     """Return whether an HTTP status code is an error status."""
-    return status >= _FIRST_ERROR_STATUS
+    return status >= FIRST_ERROR_STATUS
 
 
 def outcome_of_status(status: int | None, headers: object) -> Outcome:

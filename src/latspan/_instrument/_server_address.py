@@ -26,7 +26,7 @@ def server_of(client: Any) -> tuple[str, int] | None:
     if not host:
         return None
     port: int | None = getattr(url, "port", None)
-    return host, port_of(getattr(url, "scheme", ""), port)
+    return host, port or _DEFAULT_PORTS.get(getattr(url, "scheme", ""), 443)
 
 
 def sent_request(request: Any) -> SentRequest:
@@ -39,7 +39,8 @@ def sent_request(request: Any) -> SentRequest:
         method=request.method,
         scheme=url.scheme,
         host=url.host,
-        port=port_of(url.scheme, url.port),
+        # As `port_of`, written out because this runs for each request.
+        port=url.port or _DEFAULT_PORTS.get(url.scheme, 443),
         path=url.raw_path.partition(b"?")[0].decode("ascii"),
         body=body if isinstance(body, bytes) else None,
     )

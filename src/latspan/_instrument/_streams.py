@@ -47,44 +47,40 @@ class StreamTracker:
         api_format: API format of its chunks.
     """
 
-    __slots__ = ("_api_format", "_entered", "_readers", "call", "first_look", "only_text")
+    __slots__ = ("_api_format", "_entered", "_only_text", "_readers", "call", "look")
 
     def __init__(self, call: ModelCall, api_format: ApiFormat) -> None:
         self.call = call
         self._api_format = api_format
         self._entered = False
         self._readers: set[object] = set()
-        self.only_text = api_format.only_text or _never
+        self._only_text = api_format.only_text or _ZERO
+        self.look: Callable[[Any], int] = _ZERO
         """
-        Content test: returns the kind of a chunk that holds only text, and 0 for every other chunk.
+        Content test of the next chunk: returns the kind of a chunk that holds only text, and 0 for
+        every other chunk. It is always 0 before the fields of the first chunk are copied.
         """
-        self.first_look: Callable[[Any], int] = _never
-        """The content test of the first chunk, whose fields are always copied."""
         if call.gathered is not None and api_format.content is not None:
-            self.only_text, self.first_look = (
+            self._only_text, self.look = (
                 _gathering(call.gathered, api_format.content, look)
-                for look in (self.only_text, self.first_look)
+                for look in (self._only_text, self.look)
             )
-
-    @property
-    def look(self) -> Callable[[Any], int]:
-        """The content test of the next chunk: :attr:`first_look` or :attr:`only_text`."""
-        return self.first_look if self.call.tail.first is None else self.only_text
 
     def look_closer(self, chunk: Any) -> int:
         """Copy the fields of a chunk that holds more than text, and return its kind."""
-        api_format, tail = self._api_format, self.call.tail
-        if not self.call.finished:
-            is_first = tail.first is None
-            self.call.keep_copy(api_format, chunk)
-            if is_first and tail.first is not None and api_format.continuous_usage(tail.first):
-                self.only_text = self.first_look
+        call, api_format = self.call, self._api_format
+        if not call.finished:
+            is_first = not call.parts
+            call.keep_copy(api_format, chunk)
+            if is_first and call.parts and not api_format.continuous_usage(call.parts[0]):
+                self.look = self._only_text
         return api_format.classify_chunk(chunk)
 
     def begins(self, reader: object) -> None:
         """Record that an iterator begins to read, possibly after the caller left another one."""
         self._readers.add(reader)
-        self.call.resume()
+        if self.call.left is not None:
+            self.call.resume()
 
     def is_read_by(self, reader: object) -> bool:
         """Return whether the iterator is reading the stream and the caller has not left it."""
@@ -105,9 +101,27 @@ class StreamTracker:
         """Record that the stream is used in ``with``: leaving the block ends the call."""
         self._entered = True
 
-    def ended(self, before_ns: int) -> None:
-        """Record that the read begun at ``before_ns`` found the end of the stream."""
-        self._end(Outcome.COMPLETED, before_ns)
+    def ended(
+        self,
+        before_ns: int,
+        outcome: Outcome = Outcome.COMPLETED,
+        error_type: str | None = None,
+    ) -> None:
+        """
+        Record that a read found the end of the stream, or failed with another outcome.
+
+        Args:
+            before_ns: Start of the read, monotonic nanoseconds.
+            outcome: Outcome of the call.
+            error_type: Status code or name of an exception type.
+        """
+        call = self.call
+        if call.finished:
+            return
+        after_ns, reads = call.now(), call.reads
+        if reads is not None:
+            reads.end = (before_ns, after_ns)
+        call.end(outcome, done_ns=after_ns, error_type=error_type)
 
     def failed(self, before_ns: int, error: BaseException, reader: object = None) -> None:
         """
@@ -121,16 +135,7 @@ class StreamTracker:
         self._readers.discard(reader)
         if self._readers and isinstance(error, _REFUSALS) and "already" in str(error):
             return
-        self._end(outcome_of(error), before_ns, error_type_of(error))
-
-    def _end(self, outcome: Outcome, before_ns: int, error_type: str | None = None) -> None:
-        call = self.call
-        if call.finished:
-            return
-        after_ns, reads = call.now(), call.reads
-        if reads is not None:
-            reads.end = (before_ns, after_ns)
-        call.end(outcome, done_ns=after_ns, error_type=error_type)
+        self.ended(before_ns, outcome_of(error), error_type_of(error))
 
     def left(self, reader: object) -> None:
         """
@@ -172,9 +177,8 @@ class StreamTracker:
         self.call.end(Outcome.CLOSED_EARLY)
 
 
-def _never(chunk: Any) -> int:
-    del chunk
-    return 0
+_ZERO: Final[Callable[[Any], int]] = ().count
+"""Function that returns 0 for every chunk; a method of an empty tuple, because that runs in C."""
 
 
 def _gathering(
@@ -213,15 +217,15 @@ def iter_tracked(
         yield from source
         return
     stamp, look_closer = reads.stamps.extend, tracker.look_closer
-    look = tracker.look
     reader = object()
     tracker.begins(reader)
+    look = tracker.look
     before = now()
     try:
         for chunk in source:
             stamp((before, now(), look(chunk) or look_closer(chunk)))
             yield chunk
-            look = tracker.only_text
+            look = tracker.look
             before = now()
         tracker.ended(before)
     except GeneratorExit:
@@ -260,14 +264,14 @@ async def _aiterate(
             yield chunk
         return
     stamp, look_closer = reads.stamps.extend, tracker.look_closer
-    look = tracker.look
     tracker.begins(reader)
+    look = tracker.look
     before = now()
     try:
         async for chunk in source:
             stamp((before, now(), look(chunk) or look_closer(chunk)))
             yield chunk
-            look = tracker.only_text
+            look = tracker.look
             before = now()
         tracker.ended(before)
     except GeneratorExit:

@@ -21,10 +21,11 @@ from latspan._operations._context import (
 from latspan._operations._enclosing import active_scope, enclosing_scopes, is_left_over
 from latspan._operations._handoff import Handoff, attached, handoff_here
 from latspan._operations._open_calls import abandon_open_calls, active_call, end_left_calls
-from latspan._operations._own_requests import SentRequest
+from latspan._operations._own_requests import REDIRECTS, SentRequest
 from latspan._operations._scope import Known, LocalScope, request_around
 
 __all__ = [
+    "REDIRECTS",
     "Annotations",
     "Entered",
     "Generation",

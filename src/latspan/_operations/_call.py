@@ -5,8 +5,9 @@ A call in flight, or an HTTP exchange outside any call.
 caller may stop reading and read on, any number of times: ``leave`` stores a tentative end,
 ``resume`` drops it, and ``end_if_left`` makes it final. ``returned`` records that the client
 library's method has returned; from then on no request on a transport is an attempt of the call. The
-end happens once: ``is_first_to_end`` admits exactly one of the threads, tasks and finalisers that
-try. After that, ``finished`` is true, and nothing that is read later may change what is recorded.
+end happens once: taking the call out of ``open_calls`` admits exactly one of the threads, tasks and
+finalisers that try. After that, ``finished`` is true, and nothing that is read later may change
+what is recorded.
 
 **Threads.** ``end`` may run on any thread, also in a finaliser, which the garbage collector may run
 while any lock is held. So ``end`` only fixes outcome, instant and reads. ``_record_end`` then
@@ -24,13 +25,13 @@ copy the chunk or call a property.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latspan._event_loop import LoopWatch
-from latspan._operations._call_end import CallEnd, ObservedCall, TentativeEnd
+from latspan._operations._call_end import ObservedCall, TentativeEnd, finished_call, publish
 from latspan._operations._context import (
     Entered,
     custom_attributes,
@@ -38,10 +39,9 @@ from latspan._operations._context import (
     span_attributes,
 )
 from latspan._operations._enclosing import NO_SCOPE, current_scope, enclosing_scopes
-from latspan._operations._last_chunks import LastChunks
-from latspan._operations._open_calls import current_call, is_first_to_end, opened
+from latspan._operations._open_calls import current_call, open_calls
 from latspan._operations._own_requests import OwnRequests
-from latspan._runtime import Runtime, handle_internal_errors, log_internal_error, no_observation
+from latspan._runtime import Runtime, handle_internal_errors, log_internal_error
 from latspan._segments import Kind, Mark, Outcome, Source
 from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
@@ -49,6 +49,9 @@ from latspan._timeline import Attempt, ChildInterval, Reads, Timeline, answering
 from latspan._wire import ApiFormat, copied
 
 __all__ = ["ModelCall"]
+
+_LAST_PARTS: Final = 3
+"""Parts kept after the first: finish reason, usage and server timings may be in three parts."""
 
 
 class ModelCall:
@@ -80,10 +83,9 @@ class ModelCall:
         "_done_other_ns",
         "_ending",
         "_entered",
-        "_handle",
         "_inline",
-        "_left",
         "_loop",
+        "_most_parts",
         "_observation",
         "_offset_ns",
         "_parent",
@@ -102,11 +104,13 @@ class ModelCall:
         "gathered",
         "headers",
         "kind",
+        "left",
         "method",
         "name",
         "now",
         "outcome",
         "own_requests",
+        "parts",
         "propagates",
         "reads",
         "request",
@@ -115,7 +119,6 @@ class ModelCall:
         "server",
         "span",
         "spanned",
-        "tail",
     )
 
     def __init__(
@@ -145,7 +148,7 @@ class ModelCall:
         self._ending: list[tuple[Outcome, int, str | None]] = []
         self.outcome: Outcome | None = None
         """Outcome as seen by the caller, before the response is read; ``None`` while it is open."""
-        self._observation = runtime.observe()
+        self._observation = None if runtime.observe is None else runtime.observe()
         self._loop: LoopWatch | None = None
         # When something else last ran on the loop: before the start, the first attempt, and the end
         self._start_other_ns: int | None = None
@@ -161,7 +164,16 @@ class ModelCall:
         self.attempts: list[Attempt] = []
         # Passing `[]` takes a third of the time of the field's default factory, `list[int]`.
         self.reads = Reads([]) if streamed else None
-        self.tail = LastChunks(choices)
+        self.parts: list[Any] = []
+        """
+        First part of the response and its last parts, in order of arrival.
+
+        A part is bytes, or a plain mapping copied from an SDK's object before the application
+        received it, so later changes by the application have no effect. Chunks that hold only text
+        are not kept.
+        """
+        # Each choice may end in a part of its own.
+        self._most_parts = _LAST_PARTS + choices
         self.end_marked = False
         self._renamed = False
         self.request: Any = None
@@ -174,7 +186,8 @@ class ModelCall:
         """Whether ``traceparent`` is added to the call's requests."""
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
-        self._left: TentativeEnd | None = None
+        self.left: TentativeEnd | None = None
+        """End of the call if its caller, who has stopped reading, does not resume."""
         self._timeline: Timeline | None = None
         self._convention_metrics = convention_metrics
         self._custom = custom_attributes()
@@ -186,7 +199,7 @@ class ModelCall:
         if sink is None:
             sink = NoSink() if awaits_span else runtime.sink()
         self._open_span(sink, parent_context)
-        self._handle = opened(self)
+        open_calls[self] = True
 
     def _join_enclosing_scopes(self) -> None:
         scopes = enclosing_scopes()
@@ -294,9 +307,6 @@ class ModelCall:
     def returned(self) -> None:
         """Record that the client library has returned the stream or the response."""
         self.returned_ns = self.now()
-        self._let_go()
-
-    def _let_go(self) -> None:
         # The entered context refers to the call. Without this, each call would be a reference cycle
         # that only Python's garbage collector can free.
         self._entered = None
@@ -320,23 +330,30 @@ class ModelCall:
                     (response,) if whole else api_format.content.fragments(response)
                 )
 
-    def keep_copy(self, api_format: ApiFormat, response: Any) -> None:
+    def keep_copy(self, api_format: ApiFormat | None, response: Any) -> None:
         """
         Keep a copy of the fields of a chunk or a response, except its text.
 
+        If the limit is reached, the oldest part except the first is dropped.
+
         Args:
-            api_format: API format of the response.
+            api_format: API format of the response, not needed for bytes.
             response: Object of the client library, or bytes, which are read when the call has
                 ended.
         """
         # Not `with handle_internal_errors(…)`: it would cost half as much as several chunks.
         try:
-            part = response if isinstance(response, bytes) else api_format.to_mapping(response)
-            if not isinstance(response, bytes) and not hasattr(response, "model_dump"):
-                # The application may change a mapping that the SDK returns, so a copy is kept.
-                part = copied(part)
+            part = response
+            if api_format is not None and not isinstance(response, bytes):
+                part = api_format.to_mapping(response)
+                if not hasattr(response, "model_dump"):
+                    # The application may change a mapping that the SDK returns, so a copy is kept.
+                    part = copied(part)
             if part:
-                self.tail.add(part)
+                parts = self.parts
+                parts.append(part)
+                if len(parts) > self._most_parts:
+                    del parts[1]
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the fields of a response")
 
@@ -357,16 +374,11 @@ class ModelCall:
             error_type: Status code or name of an exception type.
             last_read: Start and end of the read that returned no chunk, if there was one.
         """
-        self._left = TentativeEnd(outcome, done_ns, error_type, last_read)
+        self.left = TentativeEnd(outcome, done_ns, error_type, last_read)
 
     def resume(self) -> None:
         """Record that the caller has resumed reading."""
-        self._left = None
-
-    @property
-    def left(self) -> bool:
-        """Whether the caller has stopped reading and has not resumed."""
-        return self._left is not None
+        self.left = None
 
     def end_if_left(self, left_for_ns: int = 0, *, finalizing: bool = False) -> None:
         """
@@ -376,7 +388,7 @@ class ModelCall:
             left_for_ns: Minimum time since the last read returned, in nanoseconds.
             finalizing: As for :meth:`end`.
         """
-        left = self._left
+        left = self.left
         if left is None or self.finished or self.now() - left.done_ns < left_for_ns:
             return
         reads = self.reads
@@ -395,7 +407,7 @@ class ModelCall:
             # A finalizer may have ended the call and left the rest to the worker thread. This
             # method does not run in a finalizer, so the caller's thread can do it now.
             if self._inline and self._ending:
-                self._record_end_later(inline=True)
+                self._record_end_later(finalizing=False)
         elif self._close_started_ns is None:
             self._close_started_ns = self.now()
 
@@ -423,12 +435,15 @@ class ModelCall:
                 any lock is held, also the lock of an application's span processor, so spans are
                 then ended on the worker thread.
         """
-        if not is_first_to_end(self._handle):
+        if not open_calls.pop(self, False):
             return
         self.finished = True
-        self._left = None
+        self.left = None
         self.outcome = outcome
-        self._let_go()
+        if self.returned_ns is None:
+            # The client library raised; `returned` does the same for a call that it returned from.
+            self._entered = None
+            self.own_requests.let_go()
         ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
             # The other instrumentation did not open a span inside the call.
@@ -437,23 +452,23 @@ class ModelCall:
             # A reader that continues after a `break` appends to the lists; those chunks do not
             # belong to this call.
             self.reads = self.reads.copy()
-            self.tail = self.tail.copy()
+            self.parts = self.parts.copy()
             if self.gathered is not None:
                 self.gathered = self.gathered.copy()
         if self._loop is not None:
             self._done_other_ns = self._loop.step(ended_ns)
         self._ending.append((outcome, ended_ns, error_type))
-        self._record_end_later(inline=self._inline and not finalizing)
+        self._record_end_later(finalizing=finalizing)
 
-    def _record_end_later(self, *, inline: bool) -> None:
+    def _record_end_later(self, *, finalizing: bool) -> None:
         # Content is read and events are emitted on the worker thread even if the span would
         # otherwise end inline, because an application's log exporter may send synchronously.
-        inline = inline and not self._runtime.ends_on_worker
+        inline = self._inline and not finalizing and not self._runtime.ends_on_worker
         self._runtime.run_at_end("the end of a call", self._record_end, inline=inline)
 
     def interval(self, until_ns: int) -> ChildInterval:
         """Return the interval of the call in a request or stage that ended at ``until_ns``."""
-        timeline, left = self._timeline, self._left
+        timeline, left = self._timeline, self.left
         if timeline is None and left is not None:
             # The caller stopped reading inside the request or stage and may resume after its end:
             # the interval covers the call so far.
@@ -498,7 +513,7 @@ class ModelCall:
             # Without an API format the stream is not a model's, and its reads have no meaning.
             reads=None if self.api_format is None else self.reads,
             end_marked=self.end_marked,
-            parts=self.tail.parts(),
+            parts=tuple(self.parts),
             request=self.request,
             response=self.gathered,
             span=self.span,
@@ -514,16 +529,17 @@ class ModelCall:
             ending = self._ending.pop()
         except IndexError:
             return
-        conclusion = CallEnd(self._observed(), *ending)
-        self._timeline = conclusion.timeline
-        conclusion.publish()
+        observed = self._observed()
+        finished = finished_call(observed, *ending)
+        self._timeline = finished.timeline
+        publish(observed, finished)
         # An enclosing request or stage may hold the call; it needs only the timeline.
-        self.tail.clear()
+        self.parts.clear()
         self.reads = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
         # The event loop is monitored as long as the observation is referenced.
-        self._observation = no_observation()
+        self._observation = None
         if self._loop is not None:
             self._loop.end()
             self._loop = None

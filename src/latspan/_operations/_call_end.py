@@ -1,14 +1,16 @@
 """
 Timeline, span, event and record of a call that has ended.
 
-This code usually runs on the worker thread, after the last change to the call. Its input is one
-value, :class:`ObservedCall`, and the outcome, end and error type of the call.
+This code usually runs on the worker thread, after the last change to the call.
+:func:`finished_call` turns one value, :class:`ObservedCall`, and the outcome, end and error type of
+the call into another, :class:`FinishedCall`. :func:`publish` passes that to the span and the
+recorder. It is two long functions, because each runs once per call: see ADR 0039.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from latspan import semconv
 from latspan._event_loop import LoopWatch
@@ -17,8 +19,8 @@ from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._enclosing import ScopeIds
 from latspan._operations._response_summary import ResponseSummary, summarize_response
 from latspan._recording import RequestRecord, details_of
-from latspan._runtime import Observation, Runtime, handle_internal_errors
-from latspan._segments import Kind, Outcome, Side
+from latspan._runtime import EmitEvent, Observation, Runtime, handle_internal_errors
+from latspan._segments import FAILURES, Kind, Outcome, Side
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
@@ -30,10 +32,10 @@ from latspan._spans import (
     token_attributes,
 )
 from latspan._timeline import Attempt, CallObservation, Reads, Timeline, answering, call_timeline
-from latspan._tokens import TokenCounts, TokenSource
+from latspan._tokens import TokenSource
 from latspan._wire import ApiFormat, ChunkKind
 
-__all__ = ["CallEnd", "ObservedCall", "TentativeEnd"]
+__all__ = ["FinishedCall", "ObservedCall", "TentativeEnd", "finished_call", "publish"]
 
 
 class ObservedCall(NamedTuple):
@@ -66,7 +68,7 @@ class ObservedCall(NamedTuple):
         request: Content of the request, if content is read.
         response: Content of the response, ``None`` if content is not read.
         span: Span of the call.
-        observation: Observation of the process during the call.
+        observation: Observation of the process during the call, ``None`` if it is not observed.
         loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
         prepare_other_ns: Last instant before the first attempt at which something else is known to
             have run on the event loop.
@@ -97,16 +99,10 @@ class ObservedCall(NamedTuple):
     request: Any
     response: Sequence[Any] | None
     span: OpenSpan
-    observation: Observation
+    observation: Observation | None
     loop: LoopWatch | None
     prepare_other_ns: int | None
     parent: ScopeIds
-
-    def record_attributes(self) -> Mapping[str, str]:
-        """Return the attributes that identify the series of the call."""
-        if not self.custom or not self.runtime.series_attributes:
-            return self.series
-        return {**self.series, **custom_series(self.runtime, self.custom)}
 
     def summary(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
@@ -124,6 +120,16 @@ class ObservedCall(NamedTuple):
             outcome: Outcome of the call.
             done_ns: End of the call, monotonic nanoseconds.
         """
+        tokens, reads = summary.tokens, self.reads
+        streamed_tokens = tokens.output
+        if (
+            tokens.output is not None
+            and tokens.reasoning
+            and reads is not None
+            and ChunkKind.REASONING not in reads.kinds
+        ):
+            # The provider counts reasoning that it does not show.
+            streamed_tokens = tokens.output - tokens.reasoning
         return call_timeline(
             CallObservation(
                 start_ns=self.start_ns,
@@ -131,38 +137,17 @@ class ObservedCall(NamedTuple):
                 outcome=outcome,
                 attempts=self.attempts,
                 returned_ns=self.returned_ns,
-                reads=self.reads,
+                reads=reads,
                 close_started_ns=self.close_started_ns,
                 reported=summary.reported,
-                output_tokens=self._streamed_tokens(summary.tokens),
-                tokens_estimated=summary.tokens.source is TokenSource.ESTIMATED,
+                output_tokens=streamed_tokens,
+                tokens_estimated=tokens.source is TokenSource.ESTIMATED,
                 choices=max(self.choices, summary.choices),
                 body_is_the_callers=self.kind is Kind.HTTP,
                 expected=self.runtime.expected,
                 blocks=() if self.loop is None else self.loop.blocks(self.start_ns, done_ns),
                 prepare_other_ns=self.prepare_other_ns,
             )
-        )
-
-    def _streamed_tokens(self, tokens: TokenCounts) -> int | None:
-        """Return the number of streamed tokens, without hidden reasoning that a provider counts."""
-        if tokens.output is None or not tokens.reasoning or self.reads is None:
-            return tokens.output
-        shown = ChunkKind.REASONING in self.reads.kinds
-        return tokens.output if shown else tokens.output - tokens.reasoning
-
-    def with_content(self, summary: ResponseSummary) -> ResponseSummary:
-        """Return the summary of the response with the content that the configuration captures."""
-        if self.response is None or self.api_format is None or self.api_format.content is None:
-            return summary
-        return with_content(
-            summary,
-            self.api_format.content,
-            request=self.request,
-            response=self.response,
-            runtime=self.runtime,
-            model=self.series.get("model"),
-            sampled=self.span.span_context.trace_flags.sampled,
         )
 
 
@@ -183,9 +168,41 @@ class TentativeEnd(NamedTuple):
     last_read: tuple[int, int] | None
 
 
-class CallEnd:
+class FinishedCall(NamedTuple):
     """
-    Final outcome and timeline of a call, determined from its response.
+    Result of a call that has ended.
+
+    Args:
+        outcome: Final outcome, determined from the response too.
+        error_type: Status code or name of an exception type.
+        summary: Summary of the response, with the captured content.
+        timeline: Segments and metrics.
+        attributes: Attributes of the span that are set at its end.
+    """
+
+    outcome: Outcome
+    error_type: str | None
+    summary: ResponseSummary
+    timeline: Timeline
+    attributes: Mapping[str, AttributeValue]
+
+
+_LEFT: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
+"""Outcomes of a stream after which no finish reason was expected any more."""
+
+_CUT: Final = "error"
+"""
+Finish reason of a choice whose reason was expected and did not arrive.
+
+Source: OpenTelemetry GenAI conventions, ``gen_ai.response.finish_reasons``.
+"""
+
+
+def finished_call(
+    observed: ObservedCall, outcome: Outcome, done_ns: int, error_type: str | None
+) -> FinishedCall:
+    """
+    Return the result of a call.
 
     Args:
         observed: Observations of the call.
@@ -193,144 +210,133 @@ class CallEnd:
         done_ns: End of the call, monotonic nanoseconds.
         error_type: Status code or name of an exception type.
     """
-
-    __slots__ = ("_error_type", "_observed", "_outcome", "_summary", "timeline")
-
-    def __init__(
-        self, observed: ObservedCall, outcome: Outcome, done_ns: int, error_type: str | None
-    ) -> None:
-        streamed = observed.reads is not None
-        summary = observed.summary()
-        if outcome is Outcome.COMPLETED and summary.error_type is not None:
+    streamed = observed.reads is not None
+    summary = observed.summary()
+    if outcome is Outcome.COMPLETED:
+        if summary.error_type is not None:
             outcome, error_type = Outcome.ERROR, summary.error_type
-        elif (
-            outcome is Outcome.COMPLETED and streamed and not (summary.ended or observed.end_marked)
-        ):
+        elif streamed and not (summary.ended or observed.end_marked):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
-        left = {Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED}
-        summary = observed.with_content(
-            summary.with_finish_reasons(cut=not streamed or outcome not in left)
+    reasons = summary.finish_reasons
+    if not all(reasons.values()) and (not streamed or outcome not in _LEFT):
+        # The choice was truncated or failed, so its reason will not arrive.
+        reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
+        summary = summary._replace(finish_reasons=reasons)
+    content = None if observed.api_format is None else observed.api_format.content
+    if observed.response is not None and content is not None:
+        summary = with_content(
+            summary,
+            content,
+            request=observed.request,
+            response=observed.response,
+            runtime=observed.runtime,
+            model=observed.series.get("model"),
+            sampled=observed.span.span_context.trace_flags.sampled,
         )
-        self._observed = observed
-        self._outcome, self._error_type, self._summary = outcome, error_type, summary
-        self.timeline = observed.timeline(summary, outcome, done_ns)
-        """Segments and metrics of the call."""
-
-    def publish(self) -> None:
-        """End the span, emit the event and record the values."""
-        observed, timeline, summary = self._observed, self.timeline, self._summary
-        attributes = self._attributes()
-        self._end_span(attributes)
-        with handle_internal_errors("the event of a call"):
-            self._emit_event(attributes)
-        identity = observed.span.span_context
-        observed.runtime.record(
-            RequestRecord(
-                name=observed.name,
-                kind=observed.kind,
-                outcome=self._outcome,
-                start_epoch_ns=observed.start_ns + observed.offset_ns,
-                duration_ns=timeline.duration_ns,
-                segments=timeline.segments,
-                metrics=timeline.metrics,
-                chunk_gaps=timeline.chunk_gaps,
-                tokens=summary.tokens,
-                attributes=observed.record_attributes(),
-                trace_id=identity.trace_id,
-                span_id=identity.span_id,
-                sampled=observed.span.kept,
-                convention=self._convention(attributes),
-                output_chunk_gaps_ns=() if observed.reads is None else observed.reads.gaps_ns(),
-                parent_id=observed.parent.scope_id,
-                root_id=observed.parent.root_id,
-                **({} if observed.runtime.write_record is None else self._written(attributes)),
-            ),
-            observed.span,
-        )
-
-    def _written(self, attributes: Mapping[str, AttributeValue]) -> dict[str, Any]:
-        """Return the fields of the record that are only written to files."""
-        observed, timeline = self._observed, self.timeline
-        known = {**observed.custom, **observed.started_with, **attributes}
-        return {
-            "details": details_of(known),
-            "marks_ns": {
-                mark.value: instant - timeline.start_ns for mark, instant in timeline.marks.items()
-            },
-        }
-
-    def _attributes(self) -> dict[str, AttributeValue]:
-        """Return the attributes of the span that are set at its end."""
-        observed, timeline, summary = self._observed, self.timeline, self._summary
-        attributes: dict[str, AttributeValue] = {
-            **(observed.started_with if observed.renamed else {}),
-            **latency_attributes(timeline, self._outcome, summary.reported),
-            **token_attributes(summary.tokens),
-            **summary.attributes,
-            **self._transport_attributes(),
-            **({} if self._error_type is None else {semconv.ERROR_TYPE: self._error_type}),
-        }
-        if observed.kind is Kind.CALL:
-            sampled_attributes = observed.observation(
-                observed.start_ns, timeline.done_ns, observed.server, Side.CLIENT
-            )
-            if sampled_attributes:
-                known = {**observed.started_with, **attributes}
-                attributes |= only_missing(sampled_attributes, known)
-        return attributes
-
-    def _transport_attributes(self) -> dict[str, AttributeValue]:
-        observed = self._observed
-        last = answering(observed.attempts)
-        if last is None:
-            return {}
-        attributes: dict[str, AttributeValue] = {
-            semconv.LATSPAN_ATTEMPT_COUNT: len(observed.attempts)
-        }
+    timeline = observed.timeline(summary, outcome, done_ns)
+    attributes = latency_attributes(timeline, outcome, summary.reported)
+    attributes |= token_attributes(summary.tokens)
+    attributes |= summary.attributes
+    known_reasons = tuple([reason for _, reason in sorted(reasons.items()) if reason is not None])
+    if known_reasons:
+        attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = known_reasons
+    last = answering(observed.attempts)
+    if last is not None:
+        attributes[semconv.LATSPAN_ATTEMPT_COUNT] = len(observed.attempts)
         if last.reused is not None:
             attributes[semconv.LATSPAN_CONNECTION_REUSED] = last.reused
         if observed.kind is Kind.HTTP and last.status is not None:
             attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = last.status
-        return attributes
-
-    def _end_span(self, attributes: Mapping[str, AttributeValue]) -> None:
-        observed, timeline = self._observed, self.timeline
-        observed.span.end(
-            FinishedSpan(
-                end_epoch_ns=timeline.done_ns + observed.offset_ns,
-                attributes=attributes,
-                failed=self._outcome.failed,
-                name=observed.name if observed.renamed else None,
-                children=(
-                    *attempt_spans(
-                        observed.attempts,
-                        method=observed.method,
-                        epoch_offset_ns=observed.offset_ns,
-                        done_ns=timeline.done_ns,
-                    ),
-                    *segment_spans(timeline.segments, timeline.start_ns + observed.offset_ns),
-                ),
-            )
+    if error_type is not None:
+        attributes[semconv.ERROR_TYPE] = error_type
+    if observed.renamed:
+        attributes = {**observed.started_with, **attributes}
+    if observed.observation is not None and observed.kind is Kind.CALL:
+        sampled_attributes = observed.observation(
+            observed.start_ns, timeline.done_ns, observed.server, Side.CLIENT
         )
+        if sampled_attributes:
+            known = {**observed.started_with, **attributes}
+            attributes |= only_missing(sampled_attributes, known)
+    return FinishedCall(outcome, error_type, summary, timeline, attributes)
 
-    def _emit_event(self, attributes: Mapping[str, AttributeValue]) -> None:
-        observed = self._observed
-        emit, api_format = observed.runtime.emit, observed.api_format
-        # Only the instrumentation that records the call in the conventions' metrics emits its
-        # event.
-        if emit is None or api_format is None or not observed.convention_metrics:
-            return
-        if api_format.operation in INFERENCES:
-            emit(
-                semconv.EVENT_INFERENCE_DETAILS,
-                self.timeline.done_ns + observed.offset_ns,
-                details(
-                    {**observed.started_with, **attributes}, self._summary.content, observed.runtime
-                ),
-                observed.span.context,
-            )
 
-    def _convention(self, attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
-        if not self._observed.convention_metrics:
-            return {}
-        return convention_labels({**self._observed.started_with, **attributes})
+def publish(observed: ObservedCall, finished: FinishedCall) -> None:
+    """End the span of a call, emit its event and record its values."""
+    outcome, _, summary, timeline, attributes = finished
+    runtime, span = observed.runtime, observed.span
+    offset_ns, start_epoch_ns = observed.offset_ns, observed.start_ns + observed.offset_ns
+    children = segment_spans(timeline.segments, start_epoch_ns)
+    if len(observed.attempts) > 1:
+        children = (
+            *attempt_spans(
+                observed.attempts,
+                method=observed.method,
+                epoch_offset_ns=offset_ns,
+                done_ns=timeline.done_ns,
+            ),
+            *children,
+        )
+    span.end(
+        FinishedSpan(
+            end_epoch_ns=timeline.done_ns + offset_ns,
+            attributes=attributes,
+            failed=outcome in FAILURES,
+            name=observed.name if observed.renamed else None,
+            children=children,
+        )
+    )
+    known = {**observed.started_with, **attributes}
+    # Only the instrumentation that records the call in the conventions' metrics emits its event.
+    if runtime.emit is not None and observed.convention_metrics:
+        with handle_internal_errors("the event of a call"):
+            _emit_event(runtime.emit, observed, finished, known)
+    series = observed.series
+    if observed.custom and runtime.series_attributes:
+        series = {**series, **custom_series(runtime, observed.custom)}
+    written: dict[str, Any] = {}
+    if runtime.write_record is not None:
+        # Fields of the record that are only written to files.
+        written["details"] = details_of({**observed.custom, **known})
+        written["marks_ns"] = {
+            mark.value: instant - timeline.start_ns for mark, instant in timeline.marks.items()
+        }
+    trace_id, span_id, *_ = span.span_context
+    runtime.record(
+        RequestRecord(
+            name=observed.name,
+            kind=observed.kind,
+            outcome=outcome,
+            start_epoch_ns=start_epoch_ns,
+            duration_ns=timeline.done_ns - timeline.start_ns,
+            segments=timeline.segments,
+            metrics=timeline.metrics,
+            chunk_gaps=timeline.chunk_gaps,
+            tokens=summary.tokens,
+            attributes=series,
+            trace_id=trace_id,
+            span_id=span_id,
+            sampled=span.kept,
+            convention=convention_labels(known) if observed.convention_metrics else {},
+            output_chunk_gaps_ns=() if observed.reads is None else observed.reads.gaps_ns(),
+            parent_id=observed.parent.scope_id,
+            root_id=observed.parent.root_id,
+            **written,
+        ),
+        span,
+    )
+
+
+def _emit_event(
+    emit: EmitEvent,
+    observed: ObservedCall,
+    finished: FinishedCall,
+    known: Mapping[str, AttributeValue],
+) -> None:
+    if observed.api_format is not None and observed.api_format.operation in INFERENCES:
+        emit(
+            semconv.EVENT_INFERENCE_DETAILS,
+            finished.timeline.done_ns + observed.offset_ns,
+            details(known, finished.summary.content, observed.runtime),
+            observed.span.context,
+        )

@@ -15,7 +15,7 @@ from latspan import semconv
 from latspan._runtime import Runtime
 from latspan._segments import Kind
 from latspan._spans import AttributeValue
-from latspan._text import texts_of
+from latspan._text import LONGEST_NAME, text_of, texts_of
 
 __all__ = [
     "Entered",
@@ -141,10 +141,15 @@ class Entered(Generic[_T]):
         Returns:
             Whether it has been left, by this invocation or an earlier one.
         """
-        if not self._left and _undo(self._variable, self._token):
+        if not self._left:
+            # As `_undo`, written out because this runs for each call.
+            try:
+                self._variable.reset(self._token)
+            except ValueError:
+                return False
             self._left = True
             context.detach(self._attached)
-        return self._left
+        return True
 
 
 _propagating: ContextVar[bool] = ContextVar("latspan_propagating", default=True)
@@ -167,9 +172,8 @@ def inside(otel_context: Context, *, propagates: bool | None = None) -> Entered[
     )
 
 
-def propagates_here() -> bool:
-    """Return whether latspan may add a trace context to requests sent in this context."""
-    return _propagating.get()
+propagates_here: Final = _propagating.get
+"""Function that returns whether latspan may add a trace context to requests sent here."""
 
 
 class LazyAttributes(Mapping[str, str]):
@@ -241,9 +245,12 @@ def series_attributes(
         path = f"{route} {model}" if route and model else route or model
         if path:
             series["inference_path"] = path
-    # Each record and each series holds these texts, and a server may return a model name of 5 MB,
-    # so `texts_of` limits them.
-    return texts_of(series)
+    # Each record and each series holds these texts, and a server may return a model name of 5 MB.
+    # As `texts_of`, written out because this runs for each call.
+    for name, value in series.items():
+        if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
+            series[name] = text_of(value)
+    return series
 
 
 def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, AttributeValue]:
@@ -262,10 +269,11 @@ def custom_series(runtime: Runtime, custom: Mapping[str, AttributeValue]) -> dic
 
 def convention_labels(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
     """Return the labels of the conventions' metrics from the attributes of a call's span."""
-    return texts_of(
-        {
-            name: attributes[key]
-            for name, key in semconv.CONVENTION_ATTRIBUTES.items()
-            if key in attributes
-        }
-    )
+    labels: dict[str, str] = {}
+    for name, key in semconv.CONVENTION_ATTRIBUTES.items():
+        if key in attributes:
+            value = attributes[key]
+            if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
+                value = text_of(value)
+            labels[name] = value
+    return labels

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from latspan._segments import Outcome
 
@@ -17,29 +16,19 @@ __all__ = [
     "active_call",
     "current_call",
     "end_left_calls",
-    "is_first_to_end",
-    "opened",
+    "open_calls",
 ]
 
 current_call: ContextVar[ModelCall | None] = ContextVar("latspan_call", default=None)
 """Call of the current context. It may have ended already, see :func:`active_call`."""
 
-# Strong references: a call that the application never ends must still exist at shutdown.
-_open_calls: dict[int, ModelCall] = {}
-_serial = itertools.count()
+open_calls: Final[dict[ModelCall, bool]] = {}
+"""
+Open calls, each with the value ``True``.
 
-
-def opened(call: ModelCall) -> int:
-    """Keep ``call`` until it ends, and return its handle."""
-    handle = next(_serial)
-    _open_calls[handle] = call
-    return handle
-
-
-def is_first_to_end(handle: int) -> bool:
-    """Drop the call and return whether it was open; only one of several callers gets ``True``."""
-    # Popping is atomic: of several threads and a finalizer, exactly one gets the call.
-    return _open_calls.pop(handle, None) is not None
+The references are strong: a call that the application never ends must still exist at shutdown.
+Popping a call is atomic: of several threads and a finalizer that end it, exactly one gets ``True``.
+"""
 
 
 def active_call() -> ModelCall | None:
@@ -58,7 +47,7 @@ def active_call() -> ModelCall | None:
 def abandon_open_calls() -> None:
     """End every open call as ``abandoned``, because the process shuts down."""
     end_left_calls()
-    for call in list(_open_calls.values()):
+    for call in list(open_calls):
         call.end(Outcome.ABANDONED)
 
 
@@ -69,15 +58,15 @@ def end_left_calls(left_for_ns: int = 0) -> None:
     Args:
         left_for_ns: Minimum time since the last read returned, in nanoseconds.
     """
-    for call in list(_open_calls.values()):
+    for call in list(open_calls):
         call.end_if_left(left_for_ns)
 
 
 def _forget_the_parents() -> None:
     """Drop the parent process's open calls in a forked child; the parent ends them."""
-    for call in _open_calls.values():
+    for call in open_calls:
         call.finished = True
-    _open_calls.clear()
+    open_calls.clear()
 
 
 os.register_at_fork(after_in_child=_forget_the_parents)

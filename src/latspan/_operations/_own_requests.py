@@ -30,9 +30,10 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
-__all__ = ["OwnRequests", "SentRequest", "UnderWay"]
+__all__ = ["REDIRECTS", "OwnRequests", "SentRequest", "UnderWay"]
 
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+"""HTTP status codes of a response that names another URL for the request."""
 
 
 class SentRequest(NamedTuple):
@@ -105,14 +106,15 @@ class OwnRequests:
         client: Client object of the client library, whose requests are registered.
     """
 
-    __slots__ = ("_built", "_client", "_describe", "_redirected_to", "_server", "under_way")
+    __slots__ = ("_built", "_client", "_describe", "_server", "redirected_to", "under_way")
 
     def __init__(self, server: tuple[str, int] | None, client: object = None) -> None:
         self._server = server
         self._client = client
         self._built: object = None
         self._describe: Callable[[], SentRequest] | None = None
-        self._redirected_to: tuple[str, str | None, str] | None = None
+        self.redirected_to: tuple[str, str | None, str] | None = None
+        """Target of the redirect that was the latest response, if it was one."""
         self.under_way: UnderWay | None = None
         """Outermost request in progress."""
 
@@ -129,14 +131,14 @@ class OwnRequests:
         if client is self._client:
             self._built, self._describe = request, describe
 
-    def response_received(self, sent: SentRequest, status: int, headers: Any) -> None:
-        """Record the response to an attempt, which may be a redirect that the client follows."""
-        location = headers.get("location") if status in _REDIRECTS else None
-        self._redirected_to = None
+    def redirected(self, sent: SentRequest, status: int, headers: Any) -> None:
+        """Record a response that is a redirect, or one to a request that followed a redirect."""
+        location = headers.get("location") if status in REDIRECTS else None
+        self.redirected_to = None
         if location is not None:
             # Clients do not follow a location that is not a URL.
             with suppress(ValueError):
-                self._redirected_to = sent.target_of(str(location))
+                self.redirected_to = sent.target_of(str(location))
 
     def include(self, sent: SentRequest, *, in_this_context: Callable[[], bool]) -> bool:
         """
@@ -150,7 +152,7 @@ class OwnRequests:
         built = self._built
         if built is not None and sent.request is built:
             return True
-        if self._redirected_to is not None and sent.target == self._redirected_to:
+        if self.redirected_to is not None and sent.target == self.redirected_to:
             return True
         if self.under_way is not None:
             outer = self.under_way.sent

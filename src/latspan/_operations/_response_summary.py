@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from latspan import _runtime, semconv
+from latspan import _runtime
 from latspan._segments import ReportedTimings
 from latspan._spans import AttributeValue
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
@@ -23,7 +23,7 @@ __all__ = ["ResponseSummary", "summarize_response"]
 
 _NOTHING: Final[Mapping[str, AttributeValue]] = {}
 _NO_CHOICES: Final[Mapping[int, str | None]] = {}
-_CUT: Final = "error"
+_READING: Final = "reading a response"
 
 _ENDS: Final = 4
 """Number of events read from the bytes of a stream: the first one and the last ones."""
@@ -56,30 +56,8 @@ class ResponseSummary(NamedTuple):
     @property
     def known_reasons(self) -> dict[int, str]:
         """Known finish reasons by choice, in the order of the choices."""
-        return _known(self.finish_reasons)
-
-    def with_finish_reasons(self, *, cut: bool) -> ResponseSummary:
-        """
-        Return the summary with the finish reasons as a span attribute.
-
-        Args:
-            cut: Whether a choice without a finish reason was truncated or failed, so that none
-                will arrive. A stream that its reader left does not count.
-
-        Source: OpenTelemetry GenAI conventions, ``gen_ai.response.finish_reasons``: ``error`` at
-        the position of a choice whose reason was expected and did not arrive.
-        """
-        reasons = self.finish_reasons
-        if cut:
-            reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
-        attributes, known = self.attributes, tuple(_known(reasons).values())
-        if known:
-            attributes = {**attributes, semconv.GEN_AI_RESPONSE_FINISH_REASONS: known}
-        return self._replace(finish_reasons=reasons, attributes=attributes)
-
-
-def _known(reasons: Mapping[int, str | None]) -> dict[int, str]:
-    return {choice: reason for choice, reason in sorted(reasons.items()) if reason is not None}
+        reasons = sorted(self.finish_reasons.items())
+        return {choice: reason for choice, reason in reasons if reason is not None}
 
 
 def summarize_response(
@@ -97,53 +75,54 @@ def summarize_response(
         headers: Response headers.
         streamed: Whether the response is a stream of chunks.
     """
-    bodies: tuple[Body, ...] = ()
-    with _runtime.handle_internal_errors("reading a response"):
-        bodies = tuple(_bodies_of(api_format, answers))
-    readings: dict[str, Callable[[], Any]] = {
-        "ended": lambda: api_format.is_complete(bodies),
-        "error_type": lambda: error_in(bodies),
-        "tokens": lambda: counted_by_provider(api_format.usage(bodies)),
-        "reported": lambda: _reported(ResponseMetadata(streamed, bodies, _lowered(headers))),
-        "attributes": lambda: api_format.attributes(bodies),
-        "finish_reasons": lambda: api_format.finish_reasons(bodies),
-        "choices": lambda: choices_in(bodies),
-    }
+    parts: list[Body] = []
+    try:
+        for response in answers:
+            if isinstance(response, bytes):
+                events = events_in(response)
+                # The same events that are kept of a stream that is read event by event.
+                kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
+                parts += map(api_format.to_mapping, kept)
+            else:
+                # A mapping copied from an object of the client library is already a body.
+                parts.append(response)
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        _runtime.log_internal_error(error, _READING)
+        parts.clear()
+    bodies = tuple(parts)
+    readings: tuple[tuple[str, Callable[[tuple[Body, ...]], Any]], ...] = (
+        ("ended", api_format.is_complete),
+        ("error_type", error_in),
+        ("attributes", api_format.attributes),
+        ("finish_reasons", api_format.finish_reasons),
+        ("choices", choices_in),
+    )
     fields: dict[str, Any] = {}
-    for name, reading in readings.items():
+    for name, reading in readings:
         try:
-            fields[name] = reading()
+            fields[name] = reading(bodies)
         except Exception as error:  # noqa: BLE001 - latspan's own
-            _runtime.log_internal_error(error, "reading a response")
+            _runtime.log_internal_error(error, _READING)
+    try:
+        fields["tokens"] = counted_by_provider(api_format.usage(bodies))
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        _runtime.log_internal_error(error, _READING)
+    try:
+        fields["reported"] = _reported(bodies, headers, streamed=streamed)
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        _runtime.log_internal_error(error, _READING)
     return ResponseSummary(**fields)
 
 
-def _reported(metadata: ResponseMetadata) -> tuple[ReportedTimings, ...]:
+def _reported(
+    bodies: tuple[Body, ...], headers: Mapping[str, str], *, streamed: bool
+) -> tuple[ReportedTimings, ...]:
     # The loader thread imports the sources; they are not needed before a response has ended.
     from latspan import _evidence
 
-    return _evidence.read(metadata)
-
-
-def _bodies_of(api_format: ApiFormat, answers: Iterable[Any]) -> list[Body]:
-    """Return the parts of a response that hold more than its text."""
-    bodies: list[Body] = []
-    for response in answers:
-        if isinstance(response, bytes):
-            events = events_in(response)
-            # The same events that are kept of a stream that is read event by event.
-            kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
-            bodies += map(api_format.to_mapping, kept)
-        else:
-            # A mapping copied from an object of the client library is already a body.
-            bodies.append(response)
-    return bodies
-
-
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     lowered: dict[str, str] = {}
     for name, value in headers.items():
         # Some mappings hold a header that was sent twice as two items.
         key = name.lower()
         lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
-    return lowered
+    return _evidence.read(ResponseMetadata(streamed, bodies, lowered))

@@ -203,7 +203,8 @@ class LocalScope:
                 scope.add_stage(self._place)
                 if scope.side is Side.SERVER:
                     self._side = Side.SERVER
-        self._observation = None if kind is Kind.STAGE else runtime.observe()
+        observe = None if kind is Kind.STAGE else runtime.observe
+        self._observation = None if observe is None else observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self._span = sink.open(
             name,

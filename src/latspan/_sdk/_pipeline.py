@@ -18,7 +18,7 @@ from latspan._event_loop import EventLoops
 from latspan._fork import this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
-from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_observation, no_watch
+from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_watch
 from latspan._sdk._api_variables import propagates
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
@@ -339,7 +339,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         series_attributes=tuple(config.series_attributes),
-        observe=monitor or no_observation,
+        observe=monitor,
         watch_loop=loops.watch if config.watch_event_loop else no_watch,
         write_record=outputs.write(),
     )

@@ -146,7 +146,7 @@ class SpanExport:
         if not self._worker.started:
             self._worker.start()
         if (
-            self._a_batch_waits()
+            self._queue.holds(self._batches.size, self._batches.size_bytes)
             and not self._woken
             # Waking the thread during a pause has no effect, and would repeat with each span.
             and self._back_off.is_over()
@@ -164,11 +164,6 @@ class SpanExport:
                 ("refused", self._refused_count),
             )
         ]
-
-    def _a_batch_waits(self) -> bool:
-        return (
-            len(self._queue) >= self._batches.size or self._queue.size >= self._batches.size_bytes
-        )
 
     def _warn_once(self) -> None:
         if not self._full:
@@ -305,7 +300,9 @@ class SpanExport:
             self._back_off.accepted()
             self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
             # If a full batch is already waiting again, the queue is still full.
-            self._full = self._full and self._a_batch_waits()
+            self._full = self._full and self._queue.holds(
+                self._batches.size, self._batches.size_bytes
+            )
         elif response.smaller and len(batch) > 1:
             self._at_once = len(batch) // 2
             if not self._queue.give_back(batch):

@@ -62,10 +62,9 @@ class SpanQueue:
         """Return the number of queued spans."""
         return len(self._waiting)
 
-    @property
-    def size(self) -> int:
-        """Size of all queued spans, in bytes."""
-        return self._bytes
+    def holds(self, spans: int, size: float) -> bool:
+        """Return whether that many spans, or spans of that size in bytes, are queued."""
+        return len(self._waiting) >= spans or self._bytes >= size
 
     @property
     def lost(self) -> int:
@@ -84,6 +83,8 @@ class SpanQueue:
         with self._lock:
             self._waiting.extend(spans)
             self._bytes += size
+            if len(self._waiting) <= self._room and self._bytes <= self._room_bytes:
+                return True
             return not self._make_room()
 
     def take(self, most: int, most_bytes: float = math.inf) -> list[Sent]:

@@ -101,17 +101,14 @@ class Worker:
         if self._stopped or len(self._jobs) >= _LIMIT:
             _do(job)
             return
-        self._enqueue(job)
-        if self._asleep:
-            self._wakeup.put(None)
-        elif self._thread is None:
-            self.start()
-
-    def _enqueue(self, job: Callable[[], None]) -> None:
         self._jobs.append(job)
         if self._stopped:
             # The worker was stopped in the meantime, and its thread may not have seen the job.
             self._run_jobs()
+        elif self._asleep:
+            self._wakeup.put(None)
+        elif self._thread is None:
+            self.start()
 
     @property
     def started(self) -> bool:
@@ -161,7 +158,9 @@ class Worker:
         if self._stopped or self._thread is None or self.runs_here():
             return True
         done = threading.Event()
-        self._enqueue(done.set)
+        self._jobs.append(done.set)
+        if self._stopped:
+            self._run_jobs()
         self._wakeup.put(None)
         return done.wait(timeout_s)
 

@@ -22,7 +22,7 @@ from latspan._spans._encodable import LONGEST_TEXT, encodable, encodable_data, m
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._given import given_attributes
 from latspan._spans._none import NoSink
-from latspan._spans._sizes import size_of_attributes, size_of_parts, size_of_text
+from latspan._spans._sizes import SPAN_BYTES, size_of_attributes, size_of_parts, size_of_text
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
@@ -35,6 +35,7 @@ from latspan._spans._span import (
 
 __all__ = [
     "LONGEST_TEXT",
+    "SPAN_BYTES",
     "ApiSink",
     "AttributeValue",
     "ChildSpan",

@@ -12,7 +12,7 @@ from latspan._spans._children import spanless_names
 from latspan._spans._span import AttributeValue
 from latspan._timeline import Timeline
 from latspan._tokens import TokenCounts
-from latspan._units import MetricUnit, in_metric_unit, to_seconds
+from latspan._units import NS_PER_S, MetricUnit, to_seconds
 
 __all__ = [
     "gen_ai_latency",
@@ -56,7 +56,8 @@ def metric_attributes(
     for name, (key, unit) in named.items():
         if name in metrics:
             value, source = metrics[name]
-            attributes[key] = in_metric_unit(value, unit)
+            # As `in_metric_unit`, written out because a span has about ten of them.
+            attributes[key] = value if unit == "1" else value / NS_PER_S
             if source is not _MEASURED:
                 estimated.append(key)
     return attributes, estimated
@@ -67,7 +68,8 @@ def latency_attributes(
 ) -> dict[str, AttributeValue]:
     """Return the time attributes of a client span; seconds as doubles."""
     attributes, estimated = metric_attributes(timeline.metrics, _OF_CALLS)
-    attributes[semconv.LATSPAN_OUTCOME] = outcome.value
+    # `_value_` is the attribute behind the property `value`; reading it takes a tenth of the time.
+    attributes[semconv.LATSPAN_OUTCOME] = outcome._value_
     gaps = timeline.chunk_gaps
     if len(gaps) >= _PERCENTILE_95_NEEDS:
         ordered = sorted([gap_ns for gap_ns, _ in gaps])
@@ -174,5 +176,5 @@ def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
         name: count for name, count in counted.items() if count is not None
     }
     if attributes:
-        attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source.value
+        attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source._value_
     return attributes

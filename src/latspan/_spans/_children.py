@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -70,15 +69,13 @@ def spanless_names(segments: Sequence[Segment]) -> frozenset[str]:
 
     They consist of several intervals, are of unknown source, or never have a span.
     """
-    names = {name for name, _, _, _ in segments}
-    spanless = _NEVER_A_SPAN & names
-    unknown = [name for name, _, _, source in segments if source is _UNKNOWN]
-    if unknown:
-        spanless = spanless.union(unknown)
-    if len(names) == len(segments):
-        return spanless
-    intervals = Counter([name for name, _, _, _ in segments])
-    return spanless.union([name for name in names if intervals[name] > 1])
+    names: set[str] = set()
+    spanless: set[str] = set()
+    for name, _, _, source in segments:
+        if source is _UNKNOWN or name in _NEVER_A_SPAN or name in names:
+            spanless.add(name)
+        names.add(name)
+    return frozenset(spanless)
 
 
 def attempt_spans(

@@ -8,6 +8,7 @@ from typing import Any, Final
 __all__ = [
     "ATTRIBUTE_BYTES",
     "NUMBER_BYTES",
+    "SPAN_BYTES",
     "size_of_attributes",
     "size_of_parts",
     "size_of_text",
@@ -19,7 +20,7 @@ ATTRIBUTE_BYTES: Final = 16
 NUMBER_BYTES: Final = 12
 _NUMBERS: Final = frozenset({bool, int, float})
 
-_SPAN_BYTES: Final = 160
+SPAN_BYTES: Final = 160
 """Size of the identities, times, kind, flags and status of a span."""
 
 
@@ -48,4 +49,4 @@ def size_of_attributes(attributes: Mapping[str, Any]) -> int:
 
 def size_of_parts(name: str, attributes: Mapping[str, Any]) -> int:
     """Return the maximum encoded size of a span in bytes, for a name and attributes alone."""
-    return _SPAN_BYTES + size_of_text(name) + size_of_attributes(attributes)
+    return SPAN_BYTES + size_of_text(name) + size_of_attributes(attributes)

@@ -61,7 +61,7 @@ from latspan._timeline._delays import (
     shortened,
 )
 from latspan._timeline._marks import Attempt, CallObservation, Reads, answering, body_end_ns
-from latspan._timeline._read_intervals import ReadInterval, ReadIntervals
+from latspan._timeline._read_intervals import ReadInterval
 from latspan._timeline._reconcile import Observed, reconcile
 from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled
 from latspan._timeline._segment_builder import SegmentBuilder, Timeline
@@ -165,9 +165,12 @@ def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | 
         over_ns = seen.done_ns if seen.returned_ns is None else seen.returned_ns
         builder.until(over_ns, UNATTRIBUTED, UNKNOWN)
         return None
-    builder.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
-    # Parallel attempts that began later and were not used cost the caller no time.
-    builder.until(last.start_ns, RETRY)
+    if len(seen.attempts) == 1:
+        builder.until(last.start_ns, PREPARE)
+    else:
+        builder.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
+        # Parallel attempts that began later and were not used cost the caller no time.
+        builder.until(last.start_ns, RETRY)
     if last.pool_acquired_ns is None and last.headers_ns is not None:
         # The transport reports no events, so it is unknown how the time inside it was spent.
         builder.until(last.headers_ns, UNATTRIBUTED, UNKNOWN)
@@ -218,8 +221,10 @@ def _whole_answer(
     if seen.body_is_the_callers and attempt is not None:
         builder.until(attempt.headers_ns, SERVER_WAIT)
         builder.until(end, UNATTRIBUTED, UNKNOWN)
-    _add(builder, reconciled.first)
-    _add(builder, reconciled.parts(end - builder.cursor_ns))
+    for name, source, length_ns in reconciled.first:
+        builder.exactly(length_ns, name, source)
+    for name, source, length_ns in reconciled.parts(end - builder.cursor_ns):
+        builder.exactly(length_ns, name, source)
     return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)), reconciled)
 
 
@@ -236,14 +241,44 @@ def _streamed_answer(
 ) -> Timeline:
     """Lay a stream: the wait for its first token, its tokens, its end."""
     stream = read_stream(reads, builder.clamp(handed_over_ns), hidden)
-    _mark_arrivals(marks, stream)
+    if stream.chunks:
+        marks[FIRST_CHUNK] = stream.returns_ns[0]
+    if stream.tokens:
+        marks[FIRST_TOKEN] = stream.arrivals_ns[0]
+        marks[LAST_TOKEN] = stream.arrivals_ns[-1]
+    if stream.first_visible is not None:
+        marks[FIRST_VISIBLE] = stream.returns_ns[stream.first_visible]
     if reads.end is not None:
         marks[STREAM_END] = reads.end[1]
-    reconciled = _fit_stream(builder, attempt, stream, seen, trusted=trusted)
-    buffered = is_buffered(stream, reconciled.decode_ns)
-    if buffered:
-        stream = known_at_the_latest(stream)
-    _add_stream(builder, handed_over_ns, stream.intervals, reconciled, buffered=buffered)
+    reconciled, buffered = NO_EVIDENCE, False
+    if stream.tokens and seen.reported:
+        sent_ns = builder.cursor_ns
+        reconciled = reconcile(
+            seen.reported,
+            Observed(
+                sending_ns=sent_ns if attempt is None else attempt.sending_ns,
+                begin_ns=sent_ns,
+                first_ns=stream.arrivals_ns[0],
+                last_ns=stream.arrivals_ns[-1],
+                over_ns=stream.returns_ns[-1],
+                headers_ns=None if attempt is None else attempt.headers_ns,
+                streamed=True,
+            ),
+            trusted=trusted,
+        )
+        buffered = is_buffered(stream, reconciled.decode_ns)
+        if buffered:
+            stream = known_at_the_latest(stream)
+    # From the last byte sent to the last token, or to the end if none came.
+    for name, source, length_ns in reconciled.first:
+        builder.exactly(length_ns, name, source)
+    _, _, wait_ns, reasoning_ns, decode_ns = stream.intervals
+    wait_ns += builder.clamp(handed_over_ns) - builder.cursor_ns
+    if buffered and not reconciled.covers:
+        # The burst is not the generation, which happened at an unknown time during the wait.
+        wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
+    parts = reconciled.parts(wait_ns, reasoning_ns, decode_ns)
+    _add_interleaved(builder, parts, stream.intervals.pieces)
     tail = STREAM_CLOSE if seen.outcome in _WHOLE_ENDS else SERVER_WAIT
     for end_ns, held in stream.intervals.tail:
         builder.until(end_ns, CONSUMER if held else tail)
@@ -255,65 +290,6 @@ def _streamed_answer(
         )
     segments = builder.build(STREAM_CLOSE)
     return _timeline(seen, marks, segments, reconciled, stream=stream, buffered=buffered)
-
-
-def _mark_arrivals(marks: dict[Mark, int], stream: Stream) -> None:
-    if stream.chunks:
-        marks[FIRST_CHUNK] = stream.returns_ns[0]
-    if stream.tokens:
-        marks[FIRST_TOKEN] = stream.arrivals_ns[0]
-        marks[LAST_TOKEN] = stream.arrivals_ns[-1]
-    if stream.first_visible is not None:
-        marks[FIRST_VISIBLE] = stream.returns_ns[stream.first_visible]
-
-
-def _fit_stream(
-    builder: SegmentBuilder,
-    attempt: Attempt | None,
-    stream: Stream,
-    seen: CallObservation,
-    *,
-    trusted: bool,
-) -> Reconciled:
-    if not stream.tokens or not seen.reported:
-        return NO_EVIDENCE
-    sent_ns = builder.cursor_ns
-    return reconcile(
-        seen.reported,
-        Observed(
-            sending_ns=sent_ns if attempt is None else attempt.sending_ns,
-            begin_ns=sent_ns,
-            first_ns=stream.arrivals_ns[0],
-            last_ns=stream.arrivals_ns[-1],
-            over_ns=stream.returns_ns[-1],
-            headers_ns=None if attempt is None else attempt.headers_ns,
-            streamed=True,
-        ),
-        trusted=trusted,
-    )
-
-
-def _add_stream(
-    builder: SegmentBuilder,
-    handed_over_ns: int,
-    intervals: ReadIntervals,
-    reconciled: Reconciled,
-    *,
-    buffered: bool,
-) -> None:
-    """Lay everything from the last byte sent to the last token, or to the end if none came."""
-    _add(builder, reconciled.first)
-    _, _, wait_ns, reasoning_ns, decode_ns = intervals
-    wait_ns += builder.clamp(handed_over_ns) - builder.cursor_ns
-    if buffered and not reconciled.covers:
-        # The burst is not the generation, which happened at an unknown time during the wait.
-        wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
-    _add_interleaved(builder, reconciled.parts(wait_ns, reasoning_ns, decode_ns), intervals.pieces)
-
-
-def _add(builder: SegmentBuilder, parts: Iterable[Part]) -> None:
-    for name, source, length_ns in parts:
-        builder.exactly(length_ns, name, source)
 
 
 def _add_interleaved(
@@ -353,7 +329,13 @@ def _timeline(
         metrics["buffered"] = MetricValue(1)
     gaps: tuple[MetricValue, ...] = ()
     if stream is not None:
-        _measure_arrivals(metrics, stream, seen.start_ns)
+        if stream.chunks:
+            metrics["time_to_first_chunk"] = stream.arrival(0, seen.start_ns)
+        if stream.tokens:
+            metrics["time_to_first_token"] = stream.arrival(stream.tokens[0], seen.start_ns)
+        if stream.first_visible is not None:
+            visible = stream.arrival(stream.first_visible, seen.start_ns)
+            metrics["time_to_first_visible_token"] = visible
         pace = _pace(seen, stream, reconciled)
         if pace is not None:
             metrics["time_per_output_token"] = pace
@@ -366,15 +348,6 @@ def _timeline(
                 expected=seen.expected,
             )
     return Timeline(seen.start_ns, done_ns, segments, metrics, marks, gaps, reconciled.rejected)
-
-
-def _measure_arrivals(metrics: dict[str, MetricValue], stream: Stream, start_ns: int) -> None:
-    if stream.chunks:
-        metrics["time_to_first_chunk"] = stream.arrival(0, start_ns)
-    if stream.tokens:
-        metrics["time_to_first_token"] = stream.arrival(stream.tokens[0], start_ns)
-    if stream.first_visible is not None:
-        metrics["time_to_first_visible_token"] = stream.arrival(stream.first_visible, start_ns)
 
 
 def _pace(seen: CallObservation, stream: Stream, reconciled: Reconciled) -> MetricValue | None:

@@ -8,7 +8,8 @@ call, and a timeline needs about sixty. The names of segments are plain strings 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 from latspan._segments import Mark, SegmentName, Source
 
@@ -47,6 +48,7 @@ __all__ = [
     "TLS",
     "UNATTRIBUTED",
     "UNKNOWN",
+    "new_tuple",
 ]
 
 START: Final = Mark.START
@@ -85,3 +87,10 @@ STREAM_CLOSE: Final[str] = SegmentName.STREAM_CLOSE.value
 POSTPROCESS: Final[str] = SegmentName.POSTPROCESS.value
 EVENT_LOOP: Final[str] = SegmentName.EVENT_LOOP.value
 UNATTRIBUTED: Final[str] = SegmentName.UNATTRIBUTED.value
+
+new_tuple: Final = cast("Callable[..., Any]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+"""
+Constructor of a named tuple from its type and all its fields, in order.
+
+Unlike the constructor that Python generates for the type, it runs in C: for use with ``map``.
+"""

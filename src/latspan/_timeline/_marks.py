@@ -73,9 +73,11 @@ class Attempt:
     @property
     def sending_ns(self) -> int:
         """Instant at which sending could begin: the last known instant before ``sent_ns``."""
-        marks = (self.pool_acquired_ns, self.connected_ns, self.tls_done_ns)
-        known = [instant for instant in marks if instant is not None]
-        return max(known) if known else self.start_ns
+        latest_ns = self.pool_acquired_ns
+        for instant_ns in (self.connected_ns, self.tls_done_ns):
+            if latest_ns is None or (instant_ns is not None and instant_ns > latest_ns):
+                latest_ns = instant_ns
+        return self.start_ns if latest_ns is None else latest_ns
 
     @property
     def failed(self) -> bool:

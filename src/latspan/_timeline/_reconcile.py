@@ -82,8 +82,11 @@ def reconcile(
     if not reports:
         return NO_EVIDENCE
     combined = _Reports(seen, trusted=trusted)
-    rejected = [report.system for report in reversed(reports) if not combined.takes(report)]
-    return combined.reconciled(tuple(reversed(rejected)))
+    rejected: tuple[str, ...] = ()
+    for report in reversed(reports):
+        if not combined.takes(report):
+            rejected = (report.system, *rejected)
+    return combined.reconciled(rejected)
 
 
 class _Reports:
@@ -131,7 +134,18 @@ class _Reports:
         decode_ns = (report.decode_ns or 0) if seen.streamed else 0
         head_ns = report.head_ns or 0
         total_ns = report.total_ns or 0
-        stages = _stages(report, seen)
+        # The stages before the first token, or all of them if the response is not streamed.
+        stages: dict[str, int] = {}
+        if report.queue_ns is not None and not (
+            report.queue_until_headers and seen.headers_ns is not None
+        ):
+            stages[QUEUE] = report.queue_ns
+        if report.model_load_ns is not None:
+            stages[MODEL_LOAD] = report.model_load_ns
+        if report.prefill_ns is not None:
+            stages[PREFILL] = report.prefill_ns
+        if report.decode_ns is not None and not seen.streamed:
+            stages[DECODE] = report.decode_ns
         if min(gateway_ns, decode_ns, head_ns, total_ns, *stages.values()) < 0:
             return False
         gateways_ns = self._gateways_ns + gateway_ns
@@ -169,7 +183,19 @@ class _Reports:
             decoded_ns = seen.last_ns if self._to_last_token else seen.over_ns
             early_ns = max(0, decode_ns - max(0, decoded_ns - seen.first_ns))
         headers_ns = seen.headers_ns if self._queue_until_headers else None
-        first = self._first(headers_ns, early_ns)
+        # The parts before all stages: gateway and estimated queue.
+        until_ns = seen.first_ns
+        if headers_ns is not None:
+            # The queue ended before the headers arrived.
+            until_ns = min(headers_ns, until_ns - self._before_ns - early_ns)
+        room_ns = max(0, until_ns - seen.begin_ns)
+        first: list[Part] = []
+        if self._gateway:
+            length_ns = min(self._gateways_ns, room_ns)
+            first.append((GATEWAY, SERVER_REPORTED, length_ns))
+            room_ns -= length_ns
+        if headers_ns is not None:
+            first.append((QUEUE, ESTIMATED, room_ns))
         if not seen.streamed:
             if rest_ns:
                 stages = [(SERVER_WAIT, rest_ns), *stages]
@@ -189,40 +215,6 @@ class _Reports:
         return Reconciled(
             first, stages, decode_ns, covers, early_ns, has_unreported_front, rejected
         )
-
-    def _first(self, headers_ns: int | None, early_ns: int) -> list[Part]:
-        """Return the parts before all stages: gateway and estimated queue."""
-        seen = self._seen
-        until = seen.first_ns
-        if headers_ns is not None:
-            # The queue ended before the headers arrived.
-            until = min(headers_ns, until - self._before_ns - early_ns)
-        room_ns = max(0, until - seen.begin_ns)
-        first: list[Part] = []
-        if self._gateway:
-            length = min(self._gateways_ns, room_ns)
-            first.append((GATEWAY, SERVER_REPORTED, length))
-            room_ns -= length
-        if headers_ns is not None:
-            first.append((QUEUE, ESTIMATED, room_ns))
-        return first
-
-
-def _stages(report: ReportedTimings, seen: Observed) -> dict[str, int]:
-    """
-    Return the stages of a server before the first token, or all if the response is not streamed.
-    """
-    stages: dict[str, int] = {}
-    reported_in_headers = report.queue_until_headers and seen.headers_ns is not None
-    if report.queue_ns is not None and not reported_in_headers:
-        stages[QUEUE] = report.queue_ns
-    if report.model_load_ns is not None:
-        stages[MODEL_LOAD] = report.model_load_ns
-    if report.prefill_ns is not None:
-        stages[PREFILL] = report.prefill_ns
-    if report.decode_ns is not None and not seen.streamed:
-        stages[DECODE] = report.decode_ns
-    return stages
 
 
 def fits(length_ns: int, begin_ns: int, end_ns: int) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 from latspan._metrics import MetricValue
 from latspan._segments import Mark, Segment, Source
-from latspan._timeline._constants import MEASURED
+from latspan._timeline._constants import MEASURED, new_tuple
 
 __all__ = ["SegmentBuilder", "Timeline"]
 
@@ -124,7 +125,9 @@ class SegmentBuilder:
         """
         self.until(self._done, name, source)
         edges = [0, *self._ends]
-        segments = tuple(map(Segment, self._names, edges, self._ends, self._sources))
+        # Not `map(Segment, …)`: the constructor of a named tuple is a function written in Python.
+        fields = zip(self._names, edges, self._ends, self._sources, strict=False)
+        segments: tuple[Segment, ...] = tuple(map(new_tuple, repeat(Segment), fields))
         # If all edges differ, no segment is empty.
         return segments if len({*edges}) == len(edges) else _without_needless_zeros(segments)
 

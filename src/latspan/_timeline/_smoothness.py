@@ -11,7 +11,6 @@ from latspan._metrics import (
     stalls,
     tokens_before,
 )
-from latspan._segments import Source
 from latspan._timeline._constants import ESTIMATED
 from latspan._timeline._stream import Stream
 
@@ -49,24 +48,19 @@ def smoothness_metrics(
         if tokens != len(arrivals_ns):
             # The distribution of the tokens over the chunks is an estimate.
             source = ESTIMATED
-        metrics |= _on_schedule(stream, start_ns, tokens, source, expected)
-    return metrics
-
-
-def _on_schedule(
-    stream: Stream, start_ns: int, tokens: int, source: Source, expected: Expectations
-) -> dict[str, MetricValue]:
-    """Return the metrics that need the arrival time of each token."""
-    arrivals_ns = stream.arrivals_ns
-    before = tokens_before(len(arrivals_ns), tokens)
-    on_time = fluidity(
-        arrivals_ns, before, due_ns=start_ns + expected.first_token_ns, token_ns=expected.token_ns
-    )
-    values = {"fluidity": MetricValue(on_time, source)}
-    unseen = stream.unseen_chunks
-    if unseen < len(arrivals_ns):
-        needed_ns = buffer_needed(
-            arrivals_ns[unseen:], before[unseen:], reading_ns=expected.reading_ns
+        before = tokens_before(len(arrivals_ns), tokens)
+        on_time = fluidity(
+            arrivals_ns,
+            before,
+            due_ns=start_ns + expected.first_token_ns,
+            token_ns=expected.token_ns,
         )
-        values["buffer_needed"] = MetricValue(needed_ns, source)
-    return values
+        metrics["fluidity"] = MetricValue(on_time, source)
+        if stream.first_visible is not None:
+            # Nothing is shown before the first visible chunk.
+            unseen = stream.tokens.index(stream.first_visible)
+            needed_ns = buffer_needed(
+                arrivals_ns[unseen:], before[unseen:], reading_ns=expected.reading_ns
+            )
+            metrics["buffer_needed"] = MetricValue(needed_ns, source)
+    return metrics

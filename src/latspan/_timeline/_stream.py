@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress, count
+from itertools import compress, count, repeat
 from operator import sub
 from typing import Final, NamedTuple
 
 from latspan._metrics import MetricValue
 from latspan._segments import Source
-from latspan._timeline._constants import ESTIMATED, MEASURED
+from latspan._timeline._constants import ESTIMATED, MEASURED, new_tuple
 from latspan._timeline._marks import Reads
 from latspan._timeline._read_intervals import ReadIntervals, intervals_between
 from latspan._wire import ChunkKind
@@ -45,15 +45,6 @@ class Stream(NamedTuple):
     first_visible: int | None
     intervals: ReadIntervals
 
-    @property
-    def unseen_chunks(self) -> int:
-        """
-        Number of token-bearing chunks before the first visible one, or of all if none is visible.
-        """
-        if self.first_visible is None:
-            return len(self.tokens)
-        return self.tokens.index(self.first_visible)
-
     def source(self, *chunks: int) -> Source:
         """Return the source of a time that depends on the arrivals of these chunks."""
         late = self.late
@@ -66,7 +57,8 @@ class Stream(NamedTuple):
     def gaps(self) -> tuple[MetricValue, ...]:
         """Return the gaps between the arrivals of token-bearing chunks, each with its source."""
         if not self.late:
-            return tuple(map(MetricValue, self.gaps_ns))
+            # Not `map(MetricValue, …)`, which would call a function written in Python per gap.
+            return tuple(map(new_tuple, repeat(MetricValue), zip(self.gaps_ns, repeat(MEASURED))))
         sources = map(self.source, self.tokens, self.tokens[1:])
         return tuple(map(MetricValue, self.gaps_ns, sources))
 

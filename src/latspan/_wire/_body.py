@@ -12,6 +12,7 @@ from latspan._wire._usage import get_path
 
 __all__ = [
     "DEEPEST",
+    "IDENTITY",
     "Body",
     "copied",
     "error_in",
@@ -203,12 +204,13 @@ def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str 
     return found
 
 
-_IDENTITY: Final = {"id": semconv.GEN_AI_RESPONSE_ID, "model": semconv.GEN_AI_RESPONSE_MODEL}
+IDENTITY: Final = {"id": semconv.GEN_AI_RESPONSE_ID, "model": semconv.GEN_AI_RESPONSE_MODEL}
+"""Attributes of the response id and the response model, by the API's names of the fields."""
 
 
 def identity_in(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
     """Return the response id and the response model, as attributes of the span."""
-    return named_in(bodies, _IDENTITY)
+    return named_in(bodies, IDENTITY)
 
 
 def error_in(bodies: Iterable[Body]) -> str | None:

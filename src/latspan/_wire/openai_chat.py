@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, fields_without, identity_in, named_in, to_plain
+from latspan._wire._body import IDENTITY, Body, fields_without, named_in, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed, read
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
@@ -154,7 +154,8 @@ def finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
     return reasons
 
 
-_OPENAIS: Final = {
+_NAMED: Final = {
+    **IDENTITY,
     "service_tier": semconv.OPENAI_RESPONSE_SERVICE_TIER,
     "system_fingerprint": semconv.OPENAI_RESPONSE_SYSTEM_FINGERPRINT,
 }
@@ -162,8 +163,7 @@ _OPENAIS: Final = {
 
 def attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
     """Return the span attributes that ``bodies`` contain, except the finish reasons."""
-    bodies = tuple(bodies)
-    return {**identity_in(bodies), **named_in(bodies, _OPENAIS)}
+    return named_in(bodies, _NAMED)
 
 
 def usage(bodies: Iterable[Body]) -> Usage | None:

@@ -87,7 +87,7 @@ def test_without_a_note_it_is_what_goes_to_the_server(host: str, is_own: bool) -
 def test_where_a_redirect_leads(status: int, location: str, is_own: bool) -> None:
     """Whatever its method and body."""
     own = _noted()
-    own.response_received(SENT, status, {"location": location})
+    own.redirected(SENT, status, {"location": location})
     target = SentRequest(None, "GET", "http", "other.test", 80, "/x", b"")
     assert _includes(own, target) is is_own
 
