@@ -38,8 +38,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from latspan._units import NS_PER_S
-
 __all__ = ["SLICE_NS", "PacedList", "Slices", "Turn", "give_way", "release"]
 
 SLICE_NS: Final = 500_000
@@ -48,8 +46,8 @@ SLICE_NS: Final = 500_000
 _STOPPED_NS: Final = 2 * SLICE_NS
 """Age of a slice from which its thread is considered to have stopped computing."""
 
-_WAIT_S: Final = SLICE_NS / NS_PER_S
-"""Length of one wait for the turn, in seconds."""
+_WAIT_S: Final = 0.0005
+"""Length of one wait for the turn in seconds, that of a slice."""
 
 _WAITS: Final = 10
 """Number of waits after which a thread computes although another one does."""
