@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +22,7 @@ from latspan.testing import Script, ScriptedServer
 from support.measuring import Measured, measure, when_valid
 
 _SERVICE_MS = 100
+_DEADLINE_S = 60
 _ONE_AT_A_TIME = Script.chat(tokens=1, prefill_ms=_SERVICE_MS, gap_ms=0, flavor="plain")
 
 pytestmark = pytest.mark.alone
@@ -115,14 +118,27 @@ def _busy_processor(number: int) -> Generator[None]:
 def test_a_starved_generator_is_invalid_and_not_slow(tmp_path: Path) -> None:
     """On a processor that another program uses, with the lowest priority, it is INVALID."""
     processor = min(os.sched_getaffinity(0))
-    script = Script.chat(tokens=20, prefill_ms=50, gap_ms=5)
-    with ScriptedServer(script) as server, _busy_processor(processor):
-        done = measure(
-            server.base_url, tmp_path / "r", "--model", "m", "--rate", "20", "--requests", "40",
-            "--check", "duration p95 1s",
+    script = Script.chat(tokens=5, prefill_ms=50, gap_ms=20)
+    with ScriptedServer(script) as server, ThreadPoolExecutor(1) as threads:
+        measuring = threads.submit(
+            measure, server.base_url, tmp_path / "r", "--model", "m", "--rate", "20", "--requests",
+            "40", "--warmup", "10", "--check", "duration p95 1s",
             under=("nice", "-n", "19", "taskset", "-c", str(processor)),
         )  # fmt: skip
+        # Its start and its summary would take a minute each on a processor that is not free.
+        _await_chats(server, 1)
+        with _busy_processor(processor):
+            _await_chats(server, 50)
+        done = measuring.result()
     assert done.code == 4, done.errors
     reasons = {each["name"] for each in done.step["caveats"] if each["invalidates"]}
     assert reasons & {"dispatch_lag", "loop_lag"}
     assert done.step["targets"][0]["verdict"] is None
+
+
+def _await_chats(server: ScriptedServer, chats: int) -> None:
+    """Wait until the server has got this many chats, and the question for its models."""
+    deadline_s = time.monotonic() + _DEADLINE_S
+    while len(server.served_requests(timeout_s=0)) < chats + 1:
+        assert time.monotonic() < deadline_s, "the generator did not send its chats"
+        time.sleep(0.005)
