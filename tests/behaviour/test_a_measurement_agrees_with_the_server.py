@@ -22,9 +22,11 @@ from latspan.testing import Script, ScriptedServer, ServedRequest
 from support.measuring import Measured, chats_of, measure
 from support.stillness import when_still
 
+# Responses of 0.14 s, 0.5 s and 0.8 s. Requests delay each other when they start, so the more are
+# in flight, the rarer their starts must be.
 _SHORT = Script.chat(tokens=16, prefill_ms=60, gap_ms=5, flavor="plain")
+_MIDDLE = Script.chat(tokens=40, prefill_ms=100, gap_ms=10, flavor="plain")
 _LONG = Script.chat(tokens=64, prefill_ms=200, gap_ms=10, flavor="plain")
-"""Several in flight delay each other when they start, so this takes long after its start."""
 _METRICS = ("time_to_first_token", "time_per_output_token", "duration")
 
 pytestmark = pytest.mark.alone
@@ -77,9 +79,9 @@ def _measured(folder: Path, script: Script, *load: str) -> tuple[Measured, _Erro
     ("script", "load"),
     [
         (_SHORT, ("--concurrency", "1", "--requests", "20", "--warmup", "2")),
-        (_LONG, ("--concurrency", "10", "--requests", "100")),
+        (_MIDDLE, ("--concurrency", "10", "--requests", "100")),
         (_SHORT, ("--rate", "5", "--requests", "20", "--warmup", "2", "--arrivals", "constant")),
-        (_LONG, ("--rate", "12", "--requests", "100")),
+        (_MIDDLE, ("--rate", "20", "--requests", "100")),
     ],
     ids=["one at a time", "ten at a time", "at most one in flight", "about ten in flight"],
 )
