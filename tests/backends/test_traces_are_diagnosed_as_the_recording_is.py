@@ -78,7 +78,7 @@ FAULTS: Final[dict[str, Sequence[Script]]] = {
 
 
 def record(fault: str, backends: Backends, folder: Path) -> Path:
-    """Run a program with a fault, which records its requests and sends their traces."""
+    """Run a program with a fault, which sends traces of its requests; return their recording."""
     with ScriptedServer(list(FAULTS[fault])) as server:
         subprocess.run(
             [
@@ -93,11 +93,13 @@ def record(fault: str, backends: Backends, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def recordings(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The recording of each fault, made by two programs at a time, because most of it is waiting."""
+    """The recording of each fault, two programs at a time, because most of it is waiting."""
     folder = tmp_path_factory.mktemp("recordings")
     with ThreadPoolExecutor(2) as threads:
-        made = threads.map(lambda fault: record(fault, backends, folder / fault), FAULTS)
-        return dict(zip(FAULTS, made, strict=True))
+        running = {
+            fault: threads.submit(record, fault, backends, folder / fault) for fault in FAULTS
+        }
+        return {fault: made.result() for fault, made in running.items()}
 
 
 @pytest.fixture
