@@ -125,7 +125,7 @@ def test_a_starved_generator_is_invalid_and_not_slow(tmp_path: Path) -> None:
             "40", "--warmup", "10", "--check", "duration p95 1s",
             under=("nice", "-n", "19", "taskset", "-c", str(processor)),
         )  # fmt: skip
-        # Its start and its summary would take a minute each on a processor that is not free.
+        # At this priority its start and its summary would take more than a minute.
         _await_chats(server, 1)
         with _busy_processor(processor):
             _await_chats(server, 50)
