@@ -122,8 +122,8 @@ test: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Run all tests, and the cl
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
 		$(BIN)/python tests/behaviour%6 \
-		$(BIN)/python tests/unit $(BIN)/python tests/clients \
-		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(OLDEST_SUITE) -- $(ARGS)
+		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(BIN)/python tests/clients \
+		$(OLDEST_SUITE) $(BIN)/python tests/unit%6 -- $(ARGS)
 
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; not part of `test`, installs several gigabytes

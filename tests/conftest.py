@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from latspan.testing import _capture
 
@@ -104,16 +104,25 @@ def _check_files_of_alone(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Record no coverage during a test with the marker ``repetitive``, which it would slow."""
+    """
+    Record no coverage during a test that runs the same code often, which it would slow.
+
+    These are the tests with the marker ``repetitive`` and those that Hypothesis repeats.
+    """
     coverage = sys.modules.get("coverage")
     recording = None if coverage is None else coverage.Coverage.current()
-    if recording is None or item.get_closest_marker("repetitive") is None:
+    if recording is None or not _is_repetitive(item):
         return (yield)
     recording.stop()
     try:
         return (yield)
     finally:
         recording.start()
+
+
+def _is_repetitive(item: pytest.Item) -> bool:
+    function = getattr(item, "function", None)
+    return item.get_closest_marker("repetitive") is not None or is_hypothesis_test(function)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,8 +77,8 @@ FAULTS: Final[dict[str, Sequence[Script]]] = {
 }
 
 
-def record(fault: str, backends: Backends, folder: Path) -> None:
-    """Run a program with a fault, which records its requests and sends their traces."""
+def record(fault: str, backends: Backends, folder: Path) -> Path:
+    """Run a program with a fault, which sends traces of its requests; return their recording."""
     with ScriptedServer(list(FAULTS[fault])) as server:
         subprocess.run(
             [
@@ -87,6 +88,18 @@ def record(fault: str, backends: Backends, folder: Path) -> None:
             check=True,
             capture_output=True,
         )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recordings(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The recording of each fault, two programs at a time, because most of it is waiting."""
+    folder = tmp_path_factory.mktemp("recordings")
+    with ThreadPoolExecutor(2) as threads:
+        running = {
+            fault: threads.submit(record, fault, backends, folder / fault) for fault in FAULTS
+        }
+        return {fault: made.result() for fault, made in running.items()}
 
 
 @pytest.fixture
@@ -111,8 +124,8 @@ def test_a_fault_has_the_same_cause(
     name: str,
     fault: str,
     backends: Backends,
+    recordings: dict[str, Path],
     diagnosed: Callable[..., dict[str, Any]],
-    tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
     """Conclusion, cause, leading segment, and the shares to a percent."""
@@ -120,9 +133,7 @@ def test_a_fault_has_the_same_cause(
     if name == "tempo":
         request.getfixturevalue("tempo_program")
         url = backends.tempo.url
-    folder = tmp_path / "recording"
-    record(fault, backends, folder)
-    own = diagnosed(str(folder))
+    own = diagnosed(str(recordings[fault]))
 
     def look() -> dict[str, Any]:
         try:

@@ -25,6 +25,9 @@ from support.simulation import (
     write_recording,
 )
 
+# Most of the time is that of the simulation, and the unit tests of the rules record coverage.
+pytestmark = pytest.mark.repetitive
+
 _SEED = 7
 _NEEDS_CALIBRATION = "slow_prefill"
 

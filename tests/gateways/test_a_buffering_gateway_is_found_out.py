@@ -14,7 +14,7 @@ from support.nginx import nginx_before
 from tests.conftest import Measured
 from tests.gateways.conftest import MODEL
 
-TOKENS = 128
+TOKENS = 64
 """A burst is less than a tenth of their making even where its reader waits for a processor."""
 PROMPTS = [f"{number}: tell me about rivers." for number in range(3)]
 MS = 1_000_000

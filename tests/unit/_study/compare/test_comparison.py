@@ -61,6 +61,7 @@ def test_a_faster_stage_is_named_and_noise_in_others_is_not() -> None:
     assert {name for name, change in changes_of(found).items() if change is Change.WORSE} == set()
 
 
+@pytest.mark.repetitive
 def test_the_same_system_twice_is_no_worse_or_inconclusive() -> None:
     """Of 40 comparisons, at most 4 claim a change, and most show that it is no worse."""
     judgements = [

@@ -314,6 +314,7 @@ def test_a_damaged_span_costs_no_more_than_itself(field: dict[str, Any], tmp_pat
     assert imported.skipped == ("1 span not used, which OTLP does not allow",)
 
 
+@pytest.mark.repetitive
 def test_stages_may_be_nested_to_any_depth(tmp_path: Path) -> None:
     """Deeper than Python's limit of recursion."""
     stage = {"latspan.kind": "stage", "latspan.outcome": "completed"}
