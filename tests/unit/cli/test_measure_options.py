@@ -175,6 +175,7 @@ def test_prompts_imitate_the_lengths_of_a_recording(tmp_path: Path) -> None:
     [
         ([_URL, "--rate", "1", "--concurrency", "1"], "--rate and --concurrency", "use one"),
         ([_URL, "--arrivals", "constant"], "--arrivals constant needs a rate", "--rate"),
+        ([_URL, "--burstiness", "0.3"], "--burstiness 0.3 needs a rate", "--rate"),
         ([_URL, "--rate", "1,2", "--ladder"], "--ladder begins at one level", "one rate"),
         ([_URL, "--replay", "none"], "none is not a recording", "latspan"),
         (["localhost:8000"], "'localhost:8000' is not a URL", "http://localhost:8000/v1"),
@@ -234,6 +235,7 @@ def test_the_folder_has_the_name_and_the_time() -> None:
     folder = folder_of(_arguments(_URL), _URL)
     assert folder.parent == Path("recordings")
     assert folder.name.startswith("localhost-8000-v1-20")
+    assert folder_of(_arguments(_URL), _URL) != folder
     assert folder_of(_arguments(_URL, "-o", "x"), _URL) == Path("x")
 
 
