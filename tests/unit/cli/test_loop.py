@@ -66,7 +66,8 @@ def test_status_of_a_damaged_file_is_4(folder: Path, capsys: pytest.CaptureFixtu
     (folder / "broken.toml").write_text("[[target]]\n= 1\n")
     assert main(["status"]) == 4
     out = capsys.readouterr().out
-    assert "broken.toml: broken.toml is not valid TOML" in out
+    assert "\nbroken.toml is not valid TOML" in out
+    assert "\nhint: " in out
     assert "latspan measure chat" in out
 
 
@@ -201,3 +202,13 @@ def test_a_kept_command_has_no_content_and_no_key(folder: Path) -> None:
     named = named_path("chat", argparse.Namespace(words=["measure", "chat", "--body=secret"]))
     assert named is not None
     assert "secret" not in named.command
+
+
+def test_a_path_in_another_encoding_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not a folder without an inference path."""
+    text = toml_of(chat()).replace('route = ""', 'route = "café"')
+    (folder / "chat.toml").write_bytes(text.encode("latin-1", "replace") + b"# caf\xe9\n")
+    assert main(["status"]) == 4
+    assert "chat.toml" in capsys.readouterr().out
