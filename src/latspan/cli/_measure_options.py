@@ -368,21 +368,23 @@ def _pattern(arguments: argparse.Namespace, traffic: Any) -> tuple[Any, list[flo
     from latspan._targets import Arrivals
 
     burstiness = arguments.burstiness or (traffic.burstiness if traffic else None) or 0.5
-    is_closed = arguments.concurrency is not None
-    if arguments.rate is None and not is_closed:
-        is_closed = traffic is None or traffic.arrivals is Arrivals.CLOSED
-    if is_closed:
+    levels: list[float] | None = arguments.concurrency
+    if levels is None and arguments.rate is None:
+        if not traffic:
+            levels = [1.0]
+        elif traffic.arrivals is Arrivals.CLOSED:
+            levels = [float(traffic.concurrency)]
+    if levels is not None:
         for name in ("arrivals", "burstiness"):
             if getattr(arguments, name) is not None:
                 raise ConfigError(
                     f"--{name} {getattr(arguments, name)} needs a rate",
                     hint="add --rate, for example 2",
                 )
-        users = 1 if traffic is None else traffic.concurrency
-        return Arrivals.CLOSED, arguments.concurrency or [float(users)], burstiness
-    usual = "poisson" if traffic is None or arguments.rate is not None else traffic.arrivals
-    given = arguments.arrivals or ("gamma" if arguments.burstiness else usual)
-    return Arrivals(given), arguments.rate or [traffic.rate_per_s], burstiness
+        return Arrivals.CLOSED, levels, burstiness
+    pattern = "poisson" if arguments.rate is not None else traffic.arrivals
+    pattern = arguments.arrivals or ("gamma" if arguments.burstiness else pattern)
+    return Arrivals(pattern), arguments.rate or [traffic.rate_per_s], burstiness
 
 
 def _starts_in(folder: str) -> list[int]:
