@@ -94,6 +94,28 @@ def test_diagnose_reads_the_newest_measurement_of_a_path(
     assert diagnosis.exit_code == code
 
 
+@pytest.mark.usefixtures("story")
+def test_diagnose_without_the_recording_names_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A repository has the results, but not the recordings of another machine."""
+    (folder / "recordings").rename(folder / "elsewhere")
+    assert main(["diagnose", "chat"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: recordings/chat-1, the recording of the newest measurement, does not exist here",
+        "hint: measure again: latspan measure chat",
+    ]
+
+
+@pytest.mark.usefixtures("story")
+def test_diagnose_of_a_misspelt_name_leads_to_the_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It may be that of a path or that of a recording."""
+    assert main(["diagnose", "chta"]) == 4
+    assert "neither an inference path nor a recording" in capsys.readouterr().err
+
+
 def test_diagnose_of_a_path_without_a_measurement_names_the_command(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
