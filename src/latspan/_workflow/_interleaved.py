@@ -98,14 +98,23 @@ def measure_both(plan: Plan, report: Callable[[str], None]) -> tuple[Path, Path]
     counts = dict.fromkeys(sides, 0)
     state = ""
     order = sides_in_order(plan.runs, plan.order)
-    for number, side in enumerate(order, 1):
-        counts[side] += 1
-        report(f"run {number} of {len(order)}: {side}")
-        if side != state and commands[side]:
-            _switch(commands[side])
-        state = side
-        options = (*plan.options, *(plan.after_options if side == "after" else ()))
-        _measure(plan.what, sides[side] / f"run-{counts[side]}", options)
+    try:
+        for number, side in enumerate(order, 1):
+            counts[side] += 1
+            report(f"run {number} of {len(order)}: {side}")
+            switches, state = side != state, side
+            if switches and commands[side]:
+                _switch(commands[side])
+            options = (*plan.options, *(plan.after_options if side == "after" else ()))
+            _measure(plan.what, sides[side] / f"run-{counts[side]}", options)
+    except BaseException:
+        # The user may be on the way to the next test, or the system may serve others.
+        if state == "after" and plan.after_command:
+            report(
+                "the change may still be in effect; this takes it back:"
+                f" {printable(plan.before_command)}"
+            )
+        raise
     return sides["before"], sides["after"]
 
 
@@ -145,4 +154,7 @@ def _measure(what: str, folder: Path, options: tuple[str, ...]) -> None:
 
 def _tail(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    # What latspan measure prints before its error is not the reason.
+    first = next((i for i, line in enumerate(lines) if line.startswith("error: ")), 0)
+    lines = lines[first:]
     return printable(" / ".join(lines), longest=2_000)

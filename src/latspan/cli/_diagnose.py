@@ -13,7 +13,7 @@ from latspan.cli._command import Command, attribute_argument
 from latspan.cli._console import output, print_message
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
 from latspan.cli._results import NamedPath, named_path
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, RecordingError
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
@@ -186,7 +186,14 @@ def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:
 
     if not source.endswith(SUFFIX) and Path(source).exists():
         return None
-    return named_path(source, arguments) if file_of(source).is_file() else None
+    if file_of(source).is_file():
+        return named_path(source, arguments)
+    if "://" not in source and not Path(source).exists():
+        raise RecordingError(
+            f"{source} is neither an inference path nor a recording: there is no such file",
+            hint="latspan status lists the inference paths of this folder",
+        )
+    return None
 
 
 def _newest(named: NamedPath, arguments: argparse.Namespace) -> str:
@@ -203,7 +210,14 @@ def _newest(named: NamedPath, arguments: argparse.Namespace) -> str:
             f"{named.file} has no measurement that applies to it",
             hint=f"latspan measure {loop.name}",
         )
-    return os.path.normpath(named.file.parent / loop.latest.recordings[0])
+    recording = os.path.normpath(named.file.parent / loop.latest.recordings[0])
+    if not Path(recording).exists():
+        # Results are kept in repositories, recordings are not.
+        raise ConfigError(
+            f"{recording}, the recording of the newest measurement, does not exist here",
+            hint=f"measure again: latspan measure {loop.name}",
+        )
+    return recording
 
 
 def _query(arguments: argparse.Namespace) -> TraceQuery:

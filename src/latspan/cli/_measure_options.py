@@ -200,7 +200,9 @@ def folder_of(arguments: argparse.Namespace, name: str) -> Path:
     if arguments.output is not None:
         return Path(arguments.output)
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name.partition("://")[2] or name).strip("-.")
-    return Path("recordings") / f"{plain}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    now = datetime.now().astimezone()
+    # Microseconds, as in the names of results: two measurements may begin within one second.
+    return Path("recordings") / f"{plain}-{now:%Y%m%d-%H%M%S-%f}"
 
 
 def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
@@ -366,18 +368,23 @@ def _pattern(arguments: argparse.Namespace, traffic: Any) -> tuple[Any, list[flo
     from latspan._targets import Arrivals
 
     burstiness = arguments.burstiness or (traffic.burstiness if traffic else None) or 0.5
-    if arguments.concurrency is not None or (arguments.rate is None and traffic is None):
-        if arguments.arrivals is not None:
-            raise ConfigError(
-                f"--arrivals {arguments.arrivals} needs a rate", hint="add --rate, for example 2"
-            )
-        return Arrivals.CLOSED, arguments.concurrency or [1.0], burstiness
-    if arguments.rate is not None:
-        given = arguments.arrivals or ("gamma" if arguments.burstiness else "poisson")
-        return Arrivals(given), arguments.rate, burstiness
-    if traffic.arrivals is Arrivals.CLOSED:
-        return Arrivals.CLOSED, [float(traffic.concurrency)], burstiness
-    return Arrivals(arguments.arrivals or traffic.arrivals), [traffic.rate_per_s], burstiness
+    levels: list[float] | None = arguments.concurrency
+    if levels is None and arguments.rate is None:
+        if not traffic:
+            levels = [1.0]
+        elif traffic.arrivals is Arrivals.CLOSED:
+            levels = [float(traffic.concurrency)]
+    if levels is not None:
+        for name in ("arrivals", "burstiness"):
+            if getattr(arguments, name) is not None:
+                raise ConfigError(
+                    f"--{name} {getattr(arguments, name)} needs a rate",
+                    hint="add --rate, for example 2",
+                )
+        return Arrivals.CLOSED, levels, burstiness
+    pattern = "poisson" if arguments.rate is not None else traffic.arrivals
+    pattern = arguments.arrivals or ("gamma" if arguments.burstiness else pattern)
+    return Arrivals(pattern), arguments.rate or [traffic.rate_per_s], burstiness
 
 
 def _starts_in(folder: str) -> list[int]:

@@ -253,7 +253,7 @@ def _folders(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Path]:
     if arguments.runs < _LEAST_RUNS:
         raise ConfigError(f"--runs {arguments.runs} is too few", hint="use 5 or more")
     now = datetime.now().astimezone()
-    folder = arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S}"
+    folder = arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S-%f}"
     plan = Plan(
         what=arguments.what,
         folder=Path(folder),

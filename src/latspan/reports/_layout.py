@@ -29,7 +29,9 @@ _LONGEST_LINE: Final = 4_000
 
 _WIDEST_PROSE: Final = 96
 
-_TO_ASCII: Final = str.maketrans({"—": "-", "·": "-", "█": "#", "…": "..."})
+_TO_ASCII: Final = str.maketrans(
+    {"—": "-", "·": "-", "█": "#", "▓": "=", "░": "-", "µ": "u", "≤": "<=", "…": "..."}
+)
 
 
 def shown(text: Text, options: ConsoleOptions, *, longest: int = _LONGEST_LINE) -> Text:
@@ -74,8 +76,9 @@ def aligned(
         yield line
 
 
-def prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:
-    """Return a paragraph in lines of at most 96 characters."""
+def prose(text: str, options: ConsoleOptions, *, style: str = "", hanging: int = 0) -> Text:
+    """Return a paragraph in lines of at most 96 characters, all but the first one indented."""
     width = min(options.max_width, _WIDEST_PROSE)
-    lines = [shown(Text(line), options).plain for line in textwrap.wrap(text, width)]
+    wrapped = textwrap.wrap(text, width, subsequent_indent=" " * hanging)
+    lines = [shown(Text(line), options).plain for line in wrapped]
     return Text("\n".join(lines), style=style, no_wrap=True, overflow="ignore")

@@ -16,7 +16,7 @@ from latspan._study.measurement import Measurement, Origin, StepSummary, TargetR
 from latspan._study.stats import Verdict
 from latspan._units import NS_PER_S
 from latspan.histogram import values_needed
-from latspan.reports._layout import MARGIN, aligned, heads, shown, title
+from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 
 __all__ = ["MeasurementReport", "load_in_words"]
 
@@ -120,7 +120,7 @@ def _cell(value: float | None, percentile: float) -> Text:
 def _load(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:
     for line in (_rates(step), _generator(step), _failures(step), _cache(step)):
         if line:
-            yield shown(Text(f"{MARGIN}{line}", style=FAINT), options)
+            yield prose(f"{MARGIN}{line}", options, style=FAINT, hanging=2 * len(MARGIN))
 
 
 def _rates(step: StepSummary) -> str:

@@ -69,9 +69,17 @@ class StatusReport:
             if number or len(self.paths) > 1:
                 yield Text()
             if each.loop is None:
-                yield shown(Text.assemble((each.file.name, "bold"), f": {each.error}"), options)
+                yield from _error(each, options)
             else:
                 yield from _path(each.loop, self.folder, options)
+
+
+def _error(listed: Listed, options: ConsoleOptions) -> Iterator[Text]:
+    """Yield why a path cannot be read, and the hint on a line of its own."""
+    text = str(listed.error)
+    name = "" if listed.file.name in text else f"{listed.file.name}: "
+    for line in f"{name}{text}".split("\n"):
+        yield prose(line, options, hanging=len(MARGIN))
 
 
 def _overview(paths: Sequence[Listed], options: ConsoleOptions) -> Iterator[Text]:
@@ -106,7 +114,7 @@ def _path(loop: Loop, folder: Path, options: ConsoleOptions) -> Iterator[Text]:
     for each in criteria_of(loop):
         lacking = f": fill in {', '.join(each.fields)}" if each.fields else ""
         line = f"{MARGIN}[{'x' if each.is_met else ' '}] {each.text}{lacking}"
-        yield shown(Text(line, style=FAINT if each.is_met else ""), options)
+        yield prose(line, options, style=FAINT if each.is_met else "", hanging=len(f"{MARGIN}[x] "))
     yield Text()
     yield from _next(_here(next_of(loop), folder), options)
 

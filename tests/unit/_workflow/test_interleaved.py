@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,30 @@ def test_a_measurement_that_cannot_begin_stops_the_verification(tmp_path: Path) 
     with pytest.raises(MeasurementError, match="no_such_module"):
         measure_both(Plan(what="no_such_module:f", folder=tmp_path, runs=2), lines.append)
     assert lines == ["run 1 of 4: before"]
+
+
+def test_a_change_that_may_be_in_effect_is_named_with_its_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verification that ends early leaves the system as it is."""
+    (tmp_path / "app.py").write_text("def f(prompt):\n    return prompt\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    lines: list[str] = []
+    plan = Plan(
+        what="app:f",
+        folder=tmp_path / "runs",
+        runs=1,
+        options=("--requests", "1", "--warmup", "0"),
+        before_command="true",
+        after_command="sh -c 'exit 3'",
+    )
+    with pytest.raises(ConfigError, match="exit code 3"):
+        measure_both(plan, lines.append)
+    assert lines[-1] == "the change may still be in effect; this takes it back: true"
+
+
+def test_the_reason_of_a_measurement_that_fails_is_its_error(tmp_path: Path) -> None:
+    """The lines before the error describe the load."""
+    with pytest.raises(MeasurementError) as raised:
+        measure_both(Plan(what="no_such_module:f", folder=tmp_path, runs=2), lambda _: None)
+    assert "failed: error: no module named 'no_such_module'" in str(raised.value)

@@ -158,6 +158,22 @@ def test_a_damaged_baseline_is_named(
     assert "hint:" in error
 
 
+def test_an_impossible_target_of_a_baseline_is_explained_on_one_line(
+    before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hint is that of the baseline."""
+    file = tmp_path / "baseline.json"
+    main(["compare", "--save-baseline", str(file), before])
+    document = json.loads(file.read_text("utf-8"))
+    target = {"metric": "duration", "percentile": 200, "limit_ns": 5}
+    document["runs"][0]["targets"] = [target]
+    file.write_text(json.dumps(document), "utf-8")
+    assert main(["compare", str(file), before]) == 4
+    error = capsys.readouterr().err
+    assert "percentile is 200" in error
+    assert error.count("hint:") == 1
+
+
 def test_tampered_counts_are_refused(
     before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,7 +66,8 @@ def test_status_of_a_damaged_file_is_4(folder: Path, capsys: pytest.CaptureFixtu
     (folder / "broken.toml").write_text("[[target]]\n= 1\n")
     assert main(["status"]) == 4
     out = capsys.readouterr().out
-    assert "broken.toml: broken.toml is not valid TOML" in out
+    assert "\nbroken.toml is not valid TOML" in out
+    assert "\nhint: " in out
     assert "latspan measure chat" in out
 
 
@@ -91,6 +92,28 @@ def test_diagnose_reads_the_newest_measurement_of_a_path(
     assert diagnosis.document["sentence"] == document["sentence"]
     assert diagnosis.recordings == ("recordings/chat-1",)
     assert diagnosis.exit_code == code
+
+
+@pytest.mark.usefixtures("story")
+def test_diagnose_without_the_recording_names_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A repository has the results, but not the recordings of another machine."""
+    (folder / "recordings").rename(folder / "elsewhere")
+    assert main(["diagnose", "chat"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: recordings/chat-1, the recording of the newest measurement, does not exist here",
+        "hint: measure again: latspan measure chat",
+    ]
+
+
+@pytest.mark.usefixtures("story")
+def test_diagnose_of_a_misspelt_name_leads_to_the_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It may be that of a path or that of a recording."""
+    assert main(["diagnose", "chta"]) == 4
+    assert "neither an inference path nor a recording" in capsys.readouterr().err
 
 
 def test_diagnose_of_a_path_without_a_measurement_names_the_command(
@@ -201,3 +224,13 @@ def test_a_kept_command_has_no_content_and_no_key(folder: Path) -> None:
     named = named_path("chat", argparse.Namespace(words=["measure", "chat", "--body=secret"]))
     assert named is not None
     assert "secret" not in named.command
+
+
+def test_a_path_in_another_encoding_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not a folder without an inference path."""
+    text = toml_of(chat()).replace('route = ""', 'route = "café"')
+    (folder / "chat.toml").write_bytes(text.encode("latin-1", "replace") + b"# caf\xe9\n")
+    assert main(["status"]) == 4
+    assert "chat.toml" in capsys.readouterr().out

@@ -59,6 +59,23 @@ def test_bursts_are_gamma() -> None:
         }  # fmt: skip
 
 
+def test_bursts_replace_the_arrivals_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users of a closed loop have no arrivals."""
+    monkeypatch.chdir(tmp_path)
+    target = '[[target]]\nmetric = "ttft"\npercentile = 95\nlimit_ms = 500\n'
+    head = f'name = "chat"\nendpoint = "{_URL}"\n{target}[traffic]\n'
+    Path("chat.toml").write_text(f'{head}arrivals = "poisson"\nrate_per_s = 3\n')
+    (step,) = _settings("chat", "--burstiness", "0.3").steps
+    assert step.schedule.conditions() == {"pattern": "gamma", "rate_per_s": 3, "burstiness": 0.3}
+    Path("chat.toml").write_text(f'{head}arrivals = "closed"\nconcurrency = 3\n')
+    (step,) = _settings("chat").steps
+    assert step.schedule.concurrency == 3
+    with pytest.raises(ConfigError, match=r"--burstiness 0\.3 needs a rate"):
+        _settings("chat", "--burstiness", "0.3")
+
+
 def test_a_duration_limits_an_open_loop_and_a_closed_one() -> None:
     """An open loop is cut to what is due in it; a closed one ends by the clock."""
     (opened,) = _settings(
@@ -175,6 +192,7 @@ def test_prompts_imitate_the_lengths_of_a_recording(tmp_path: Path) -> None:
     [
         ([_URL, "--rate", "1", "--concurrency", "1"], "--rate and --concurrency", "use one"),
         ([_URL, "--arrivals", "constant"], "--arrivals constant needs a rate", "--rate"),
+        ([_URL, "--burstiness", "0.3"], "--burstiness 0.3 needs a rate", "--rate"),
         ([_URL, "--rate", "1,2", "--ladder"], "--ladder begins at one level", "one rate"),
         ([_URL, "--replay", "none"], "none is not a recording", "latspan"),
         (["localhost:8000"], "'localhost:8000' is not a URL", "http://localhost:8000/v1"),
@@ -234,6 +252,7 @@ def test_the_folder_has_the_name_and_the_time() -> None:
     folder = folder_of(_arguments(_URL), _URL)
     assert folder.parent == Path("recordings")
     assert folder.name.startswith("localhost-8000-v1-20")
+    assert folder_of(_arguments(_URL), _URL) != folder
     assert folder_of(_arguments(_URL, "-o", "x"), _URL) == Path("x")
 
 

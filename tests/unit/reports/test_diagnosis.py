@@ -7,6 +7,7 @@ import json
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from latspan._segments import SegmentName
 from latspan._study.diagnose import Conclusion, Diagnosis, Goal, diagnose_table
@@ -14,6 +15,7 @@ from latspan._targets import Budget
 from latspan._units import NS_PER_MS
 from latspan.reports import DiagnosisReport
 from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown
+from latspan.reports._layout import shown
 from support.tables import table_in_ms
 
 SLOW: list[float] = [900.0 if number % 10 == 0 else 40.0 for number in range(400)]
@@ -47,6 +49,13 @@ def test_the_terminal_shows_shares_evidence_and_one_lever() -> None:
     assert all(sentence in text for sentence in found.finding.evidence)
     assert f"Try: {found.finding.lever}." in text
     assert "One | note." in text
+
+
+def test_a_console_without_unicode_gets_ascii() -> None:
+    """The bars of an interval and the unit of microseconds, too."""
+    console = Console(width=100, file=io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    text = shown(Text("e  ██▓░ 135 µs"), console.options)
+    assert text.plain == "e  ##=- 135 us"
 
 
 def test_a_brief_one_has_no_table_and_no_notes() -> None:

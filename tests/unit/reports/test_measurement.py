@@ -62,7 +62,7 @@ def test_an_open_loop_is_shown_from_schedule_and_from_start(tmp_path: Path) -> N
         "  TTFT, first token  start     100   50.0 ms   50.0 ms   50.0 ms",
         "  offered 10/s, sent 9.95/s, completed 9.902/s, 99.02 output tokens/s",
         "  generator: dispatch lag p50 0.5 ms, p99 2.1 ms; event loop lag p50 0.6 ms, p99",
-        "2.0 ms; 12 % of a CPU used",
+        "    2.0 ms; 12 % of a CPU used",
         "  no request failed",
         "met: p95 of time_to_first_token at most 60 ms; 0 of 100 requests took longer or",
         "failed, from their schedule",

@@ -84,3 +84,24 @@ def test_several_paths_have_an_overview(tmp_path: Path) -> None:
     assert document["paths"][0]["error"] == "line 3 is wrong"
     assert document["next"]["command"] == "latspan measure chat"
     assert status_document(Path(), [broken])["next"] is None
+
+
+def test_the_hint_of_an_error_is_on_a_line_of_its_own() -> None:
+    """The error has the name of the file already, and a long line is indented."""
+    error = ConfigError("chat.toml, line 40: rate_per_s must be more than 0", hint="use 1")
+    assert _text(Path(), [Listed(Path("chat.toml"), None, error)]) == [
+        "chat.toml, line 40: rate_per_s must be more than 0",
+        "hint: use 1",
+    ]
+
+
+def test_a_long_criterion_is_indented_where_it_continues(tmp_path: Path) -> None:
+    """In 80 columns, names of fields do not fit on one line."""
+    out = io.StringIO()
+    paths = [_listed(Story(tmp_path, chat()))]
+    Console(file=out, width=60, highlight=False).print(StatusReport(tmp_path, paths), crop=False)
+    lines = out.getvalue().splitlines()
+    criteria = lines[lines.index("definition of done, 2 of 9") + 1 :]
+    criteria = criteria[: criteria.index("")]
+    assert len(criteria) > 9
+    assert all(line.startswith(("  [ ] ", "  [x] ", "      ")) for line in criteria)

@@ -21,7 +21,7 @@ from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run
 from latspan._study.stats import Sample
 from latspan._targets import Target
 from latspan._version import __version__
-from latspan.errors import ConfigError, HistogramFormatError, RecordingError
+from latspan.errors import ConfigError, HistogramFormatError, LatspanError, RecordingError
 from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._buckets import middle_value_of
 
@@ -116,14 +116,14 @@ def read_baseline(file: Path) -> list[Run]:
     """
     try:
         with file.open("rb") as opened:
-            text = opened.read(_LARGEST + 1)
+            content = opened.read(_LARGEST + 1)
     except OSError as error:
         raise RecordingError(
             f"cannot read {file}: {error.strerror}",
             hint="write a baseline with: latspan compare --save-baseline FILE RECORDING",
         ) from error
     try:
-        document = json.loads(text[:_LARGEST])
+        document = json.loads(content[:_LARGEST])
         schema = document.get("schema")
     except (ValueError, AttributeError, RecursionError) as error:
         raise _damaged(file, "it is not JSON") from error
@@ -135,7 +135,9 @@ def read_baseline(file: Path) -> list[Run]:
     try:
         runs = [_read(file, each) for each in document["runs"]]
     except (*_DAMAGED, ConfigError) as error:
-        raise _damaged(file, f"{type(error).__name__}: {error}") from error
+        # The hint of an inner error is about a file that a person writes.
+        text = error.message if isinstance(error, LatspanError) else str(error)
+        raise _damaged(file, f"{type(error).__name__}: {text}") from error
     if not runs:
         raise _damaged(file, "it has no run")
     return runs

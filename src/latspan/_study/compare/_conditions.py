@@ -27,6 +27,8 @@ _MOST_LENGTH: Final = 0.10
 """Relative change of the mean number of tokens that is no difference."""
 _MOST_CACHED: Final = 0.10
 """Change of the cached fraction of the input that is no difference."""
+_MOST_REUSED: Final = 0.10
+"""Change of the share of requests on a reused connection that is not named."""
 _MOST_RATE: Final = 0.25
 """Relative change of the request rate of recordings without a load test that is not named."""
 _SURE: Final = 3.0
@@ -92,7 +94,18 @@ _CONDITIONS: Final[dict[str, tuple[str, Weight]]] = {
 }
 """Name and weight of each known condition; conditions that are not known are parameters."""
 
-_IGNORED: Final = frozenset({"prompts.source", "prompts.count", "prompts.characters"})
+_REUSED: Final = "connections_reused"
+_IGNORED: Final = frozenset(
+    {
+        "prompts.source",
+        "prompts.count",
+        "prompts.characters",
+        # What the responses show varies from run to run, so it is compared with a tolerance.
+        "models_returned",
+        "cached_input",
+        _REUSED,
+    }
+)
 
 
 def differences(
@@ -111,6 +124,7 @@ def differences(
         *_within(after, "AFTER"),
         *_of_conditions(before, after),
         *_of_profiles([run.profile for run in before], [run.profile for run in after]),
+        *_of_connections(before, after),
     ]
     marked = [
         Difference(each.name, each.before, each.after, each.weight, each.name in accept)
@@ -209,6 +223,25 @@ def _of_profiles(before: Sequence[Profile], after: Sequence[Profile]) -> Iterato
             yield Difference(
                 "rate", f"{rates[0]:.3g} per second", f"{rates[1]:.3g} per second", Weight.NOTE
             )
+
+
+def _of_connections(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Difference]:
+    """
+    Yield a difference in the reuse of connections, if it is larger than that of equal runs.
+
+    It explains nothing by itself: a faster server needs fewer connections for the same load, and
+    the time in which connections were opened is a segment of its own.
+    """
+    one, two = (
+        _mean(
+            float(reused)
+            for run in side
+            if isinstance(reused := run.conditions.get(_REUSED), int | float)
+        )
+        for side in (before, after)
+    )
+    if one is not None and two is not None and abs(two - one) > _MOST_REUSED:
+        yield Difference(_REUSED, f"{one:.0%}", f"{two:.0%}", Weight.NOTE)
 
 
 def _lengths(

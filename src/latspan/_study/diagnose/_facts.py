@@ -203,6 +203,18 @@ class Facts:
         """Return the median of a column in the typical band; NaN if it has no value there."""
         return _median(values[self.attribution.typical])
 
+    def means(self, values: NDArray[np.float64]) -> tuple[float, float]:
+        """
+        Return the mean of a column in the tail band and in the typical band, for the evidence.
+
+        The times of the bands are means too. A few very long prompts among short ones hardly change
+        a median. A mean is NaN if the band has no value.
+        """
+        bands = (values[self.attribution.tail], values[self.attribution.typical])
+        known = [band[np.isfinite(band)] for band in bands]
+        slow, typical = (float(band.mean()) if len(band) else nan for band in known)
+        return slow, typical
+
     @cached_property
     def burstiness(self) -> float:
         """

@@ -165,9 +165,9 @@ def prefill(facts: Facts) -> Finding | None:
     uncached = facts.tail(facts.uncached_tokens)
     evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
     if not isnan(tokens):
+        slow, typical = facts.means(facts.table.number("input_tokens"))
         evidence.append(
-            f"slow requests have {tokens:,.0f} prompt tokens, typical ones"
-            f" {facts.typical(facts.table.number('input_tokens')):,.0f}"
+            f"slow requests have {slow:,.0f} prompt tokens on average, typical ones {typical:,.0f}"
         )
     stable = facts.stable_tokens
     cached = 0 if isnan(facts.cached_share) else facts.cached_share

@@ -87,9 +87,12 @@ def loops_in(folder: Path) -> list[Listed]:
 
 def _is_inference_path(file: Path) -> bool:
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        # A file in another encoding is shown with its error, too.
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return False
+    if "\N{REPLACEMENT CHARACTER}" in text:
+        return any(head in text for head in _HEADS)
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError):

@@ -23,6 +23,9 @@ __all__ = ["CachedInput", "Caveat", "caveats"]
 LEAST_RATE: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
 
+MOST_CHANCE: Final = 0.10
+"""Relative difference of the rate of random arrivals from the stated one that is not shown."""
+
 MOST_LAG_S: Final = 0.010
 """Maximum p99 of the dispatch lag and of the event loop's lag, in seconds."""
 
@@ -128,6 +131,7 @@ def caveats(
             " one, they count like failures",
             invalidates=False,
         )
+    yield from _chance(step)
     if in_flight is not None:
         observed, expected = in_flight
         if expected and abs(observed - expected) / expected > MOST_LITTLE:
@@ -137,6 +141,25 @@ def caveats(
                 f" {expected:.1f} would be if it were (Little's law)",
                 invalidates=False,
             )
+
+
+def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
+    """Yield that random arrivals came at another mean rate than the stated one."""
+    load: Mapping[str, Any] = step.get("load") or {}
+    stated, offered = load.get("rate_per_s"), step.get("offered_per_s")
+    # An interrupted step has too few arrivals for a rate, and has a caveat of its own.
+    if not stated or offered is None or step.get("interrupted"):
+        return
+    change = offered / stated - 1
+    if abs(change) > MOST_CHANCE:
+        word = "fewer" if change < 0 else "more"
+        yield Caveat(
+            "rate_by_chance",
+            f"the random arrivals of this seed are {offered:.4g} requests/s, {abs(change):.0%}"
+            f" {word} than the {stated:.4g} requests/s of the load",
+            invalidates=False,
+            hint="use more requests, another --seed, or --arrivals constant",
+        )
 
 
 def _lateness(

@@ -107,3 +107,41 @@ def test_accepting_what_does_not_differ_is_an_error() -> None:
     with pytest.raises(ConfigError, match="model is not different") as raised:
         compare(runs(0, 1), runs(50, 1), P95, accept=["model"])
     assert raised.value.hint == "no known condition is"
+
+
+def test_what_the_responses_show_varies_between_equal_runs() -> None:
+    """One more connection in one run does not make five runs not interpretable."""
+    before, after = (
+        [
+            *runs(seed, 1, conditions={**SAME, "connections_reused": 0.99, "cached_input": 0.51}),
+            *runs(seed + 1, 1, conditions={**SAME, "connections_reused": 0.98}),
+        ]
+        for seed in (0, 50)
+    )
+    compared = compare(before, after, P95)
+    assert not compared.differences
+    assert compared.judgement is not Judgement.NOT_INTERPRETABLE
+
+
+def test_a_change_of_the_reuse_of_connections_is_named() -> None:
+    """A server with a shorter queue needs fewer connections: an effect, and no other change."""
+    before, after = (
+        runs(seed, 3, conditions={**SAME, "connections_reused": reused})
+        for seed, reused in ((0, 0.5), (50, 0.98))
+    )
+    found = compare(before, after, P95)
+    assert [str(each) for each in found.differences] == [
+        "connections_reused: 50% before, 98% after"
+    ]
+    assert found.judgement is not Judgement.NOT_INTERPRETABLE
+
+
+def test_a_model_that_is_the_change_is_accepted_once() -> None:
+    """The list of models in the conditions repeats the models of the responses."""
+    before, after = (
+        runs(seed, 3, conditions={**SAME, "models_returned": [name]}, models=(name,))
+        for seed, name in ((0, "m-1"), (50, "m-2"))
+    )
+    found = compare(before, after, P95, accept=["response_model"])
+    assert [each.name for each in found.differences] == ["response_model"]
+    assert found.judgement is not Judgement.NOT_INTERPRETABLE

@@ -118,6 +118,16 @@ def test_longer_prompts_in_the_tail_are_a_long_context() -> None:
     assert _cause(segments, numbers={"input_tokens": tokens}) == "long_context"
 
 
+def test_a_few_long_prompts_are_in_the_evidence() -> None:
+    """The band has short prompts too, so a median would state equal lengths."""
+    tokens = [900.0 if number % 25 == 0 else 12.0 for number in range(_SIZE)]
+    segments = {"prefill": [40 + each / 7 for each in tokens], "decode": [10.0] * _SIZE}
+    finding = diagnose_table(table_in_ms(segments, numbers={"input_tokens": tokens})).finding
+    assert finding is not None
+    assert finding.cause == "long_context"
+    assert "slow requests have 367 prompt tokens on average, typical ones 12" in finding.evidence
+
+
 def test_prompt_length_means_tokens_that_were_sent() -> None:
     """
     A case told as "short prompt" carries a system prompt of 1,500 tokens in each request.

@@ -52,6 +52,22 @@ def test_each_reason_invalidates(changes: dict[str, Any], name: str) -> None:
     assert _found(_with(**changes)) == {name: True}
 
 
+@pytest.mark.parametrize(
+    ("stated", "changes", "expected"),
+    [
+        (12.2, {}, {"rate_by_chance": False}),
+        (9.0, {}, {"rate_by_chance": False}),
+        (10.9, {}, {}),
+        (12.2, {"interrupted": True}, {"cut_short": True}),
+    ],
+)
+def test_a_load_that_chance_changed_is_noted(
+    stated: float, changes: dict[str, Any], expected: dict[str, bool]
+) -> None:
+    """A target that is met at 10 requests per second is not met at 12.2."""
+    assert _found(_with(load={"rate_per_s": stated}, **changes)) == expected
+
+
 def test_a_long_limit_permits_a_longer_lag() -> None:
     """2 % of the smallest limit, if that is more than 10 ms."""
     late = _with(generator={"dispatch_lag": {"p50": 0.001, "p99": 0.015}})
