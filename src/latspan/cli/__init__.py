@@ -29,6 +29,7 @@ from latspan.cli import (
     _run,
     _scorecard,
     _status,
+    _sweep,
     _verify,
 )
 from latspan.cli._command import Command
@@ -64,6 +65,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _compare.COMMAND,
     _verify.COMMAND,
     _document.COMMAND,
+    _sweep.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -40,7 +40,7 @@ def test_a_pass_goes_from_task_to_task(story: Story) -> None:
         "latspan diagnose chat",
         "latspan verify chat",
         "latspan document chat",
-        "latspan measure chat",
+        "latspan sweep",
     ]
     assert is_done(story.loop)
     assert _states(story.loop) == {
@@ -53,7 +53,7 @@ def test_a_pass_goes_from_task_to_task(story: Story) -> None:
         "document": "done",
         "watch": "open",
     }
-    assert "measure again by 2026-04-01" in next_of(story.loop).reason
+    assert "sweep again by 2026-04-01" in next_of(story.loop).reason
 
 
 def test_a_new_file_is_to_be_edited(tmp_path: Path) -> None:
