@@ -139,6 +139,7 @@ def plan_sweep(
         raise ConfigError(
             "there is no inference path in this folder", hint="latspan init chat writes one"
         )
+    _check(given_options(arguments.options))
     errors: dict[str, LatspanError] = {}
     notes: list[str] = []
     planned: dict[str, Planned] = {}
@@ -180,22 +181,26 @@ def _planned(file: Path, arguments: argparse.Namespace) -> Planned:
     if named is None:
         raise ConfigError(f"{file.name} is no inference path", hint="rename the file")
     options = (*given_options(arguments.options), *_load_of(named.path, arguments.load_factor))
-    parsed = _parsed(file.name, options)
-    refused = [name for name in _REFUSED if getattr(parsed, name)]
-    if refused:
-        raise ConfigError(
-            f"--{refused[0].replace('_', '-')} is no option of a run of a sweep",
-            hint="see latspan sweep --help",
-        )
-    settings = settings_of(parsed)
-    if len(settings.steps) > 1:
-        raise ConfigError("a sweep measures at one load", hint="use one rate or concurrency")
+    settings = settings_of(_parsed(file.name, options))
     results = read_results(file)
     last = last_measured(results)
     changed = None if last is None else tuple(changed_since(last, named.fingerprints))
     return Planned(
         named=named, results=results, options=options, settings=settings, changed=changed
     )
+
+
+def _check(options: Sequence[str]) -> None:
+    """Check the options of each run."""
+    parsed = _parsed("any", options)
+    refused = [name for name in _REFUSED if getattr(parsed, name)]
+    if refused:
+        raise ConfigError(
+            f"--{refused[0].replace('_', '-')} is no option of a run of a sweep",
+            hint="see latspan sweep --help",
+        )
+    if any(len(each or ()) > 1 for each in (parsed.rate, parsed.concurrency)):
+        raise ConfigError("a sweep measures at one load", hint="use one rate or concurrency")
 
 
 class _Options(argparse.ArgumentParser):
@@ -207,7 +212,7 @@ class _Options(argparse.ArgumentParser):
 
 
 def _parsed(what: str, options: Sequence[str]) -> argparse.Namespace:
-    parser = _Options(add_help=False, exit_on_error=False)
+    parser = _Options(add_help=False)
     add_options(parser)
     return parser.parse_args([what, *options])
 
