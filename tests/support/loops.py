@@ -202,7 +202,7 @@ class Story:
 
     def swept(self, finding: str = "no_drift", *, seconds: float = 60.0) -> None:
         """Add a sweep."""
-        path = {
+        path: dict[str, Any] = {
             "finding": finding,
             "sentence": f"The sentence of {finding}.",
             "runs": None if finding == "not_interpretable" else {},

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 
 from latspan._drawing import span_of_time
+from latspan._targets import SUFFIX
 from latspan._workflow._runs import measure_run
 from latspan.errors import ConfigError, MeasurementError
 
@@ -81,7 +82,7 @@ def measure_rounds(
             began_s = monotonic()
             try:
                 target = folder / name / f"run-{run}"
-                measure_run(f"{name}.toml", target, paths[name])
+                measure_run(f"{name}{SUFFIX}", target, paths[name])
             except MeasurementError as error:
                 done.errors[name] = error.message
                 report(f"  {error.message}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from contextlib import chdir
+from contextlib import ExitStack, chdir
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -146,12 +146,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         arguments.output = Path(arguments.output).absolute()
     folder = Path(arguments.folder)
-    if not folder.is_dir():
-        raise ConfigError(
-            f"{folder} is not a folder", hint="use the folder of the files that latspan init wrote"
-        )
-    # Prompts and functions of an inference path are found from its folder.
-    with chdir(folder):
+    with ExitStack() as stack:
+        try:
+            # Prompts and functions of an inference path are found from its folder.
+            stack.enter_context(chdir(folder))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot use the folder {folder}: {error.strerror}",
+                hint="use the folder of the files that latspan init wrote",
+            ) from error
         plan = plan_sweep(loops_in(Path()), arguments, traffic)
         if arguments.pin:
             return _pin(plan)
@@ -189,7 +192,13 @@ def _pin(plan: SweepPlan) -> int:
             )
             continue
         file = baseline_file(each.named.file)
-        file.parent.mkdir(exist_ok=True)
+        try:
+            file.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot create the folder {file.parent}: {error.strerror}",
+                hint="make the folder of the inference paths writable",
+            ) from error
         with replacing(str(file)) as written:
             text = json.dumps(sweep.document["paths"][0]["runs"], indent=1, allow_nan=False)
             Path(written).write_text(text + "\n", "utf-8")

@@ -124,7 +124,7 @@ def test_the_newest_sweep_is_pinned(folder: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["nowhere"], "nowhere is not a folder"),
+        (["nowhere"], "cannot use the folder nowhere: No such file"),
         (["--top", "3"], "--top needs the traffic"),
         (["--top", "0", "--traffic", "x"], "--top 0 is no number of paths"),
         (["--runs", "0"], "--runs 0 is not in [1, 30]"),
@@ -203,6 +203,16 @@ def test_the_templates_of_the_guide_use_options_that_exist() -> None:
     for command in (*scheduled, *typed):
         _, unknown = _parser().parse_known_args(shlex.split(command))
         assert unknown == [], command
+
+
+def test_a_baseline_that_cannot_be_written_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the folder."""
+    _swept(folder, "chat")
+    (folder / "baselines").write_text("a file")
+    assert main(["sweep", "--pin"]) == 2
+    assert "cannot create the folder baselines" in capsys.readouterr().err
 
 
 def test_a_damaged_sweep_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
