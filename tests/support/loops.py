@@ -199,3 +199,13 @@ class Story:
         """Add a write-up."""
         document: dict[str, Any] = {"schema": "latspan.write_up/1", "missing": []}
         self.add(Task.DOCUMENT, document)
+
+    def swept(self, finding: str = "no_drift", *, seconds: float = 60.0) -> None:
+        """Add a sweep."""
+        path: dict[str, Any] = {
+            "finding": finding,
+            "sentence": f"The sentence of {finding}.",
+            "runs": None if finding == "not_interpretable" else {},
+            "seconds_per_run": seconds,
+        }
+        self.add(Task.WATCH, {"schema": "latspan.sweep/1", "paths": [path]})

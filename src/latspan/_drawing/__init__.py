@@ -21,6 +21,7 @@ from latspan._drawing._words import (
     needs,
     percent,
     quantity,
+    span_of_time,
 )
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "needs",
     "percent",
     "quantity",
+    "span_of_time",
     "style_of",
     "waterfall",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "needs",
     "percent",
     "quantity",
+    "span_of_time",
 ]
 
 GLOSSARY: Final[dict[str, str]] = {
@@ -125,3 +126,13 @@ def quantity(value: int, unit: MetricUnit, shown: TimeUnit) -> str:
 def instant(epoch_ns: int) -> str:
     """Return Unix time in nanoseconds as a date and a time of day, in UTC."""
     return f"{datetime.fromtimestamp(epoch_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span_of_time(seconds: float) -> str:
+    """Return a length of time in whole units, for example ``40 s``, ``12 min`` or ``1 h 5 min``."""
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return " ".join(
+        [*([f"{hours:,} h"] if hours else []), *([f"{minutes} min"] if minutes else [])]
+    )

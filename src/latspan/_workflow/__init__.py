@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from latspan._workflow._interleaved import Order, Plan, measure_both, sides_in_order
+from latspan._workflow._rounds import Rounds, measure_rounds
 from latspan._workflow._write_up import write_pages
 
-__all__ = ["Order", "Plan", "measure_both", "sides_in_order", "write_pages"]
+__all__ = [
+    "Order",
+    "Plan",
+    "Rounds",
+    "measure_both",
+    "measure_rounds",
+    "sides_in_order",
+    "write_pages",
+]

@@ -1,30 +1,23 @@
 """
 Measurements of two states of a system in turn, so that its slow changes affect both alike.
 
-Each run is ``latspan measure`` in a process of its own, with its own connections and a recording of
-its own. All runs have one seed: generated prompts depend on it, and other prompts are another test.
+All runs have one seed: generated prompts depend on it, and other prompts are another test.
 """
 
 from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
 from latspan._shown import printable
-from latspan.errors import ConfigError, MeasurementError
+from latspan._workflow._runs import last_lines, measure_run
+from latspan.errors import ConfigError
 
 __all__ = ["Order", "Plan", "measure_both", "sides_in_order"]
-
-_MEASURED: Final = frozenset({0, 1, 3, 4})
-"""Exit codes of ``latspan measure`` with which there is a recording."""
-_LAST_LINES: Final = 8
-_INTERRUPTED: Final = frozenset({130, 143, -2, -15})
 
 
 class Order(StrEnum):
@@ -106,7 +99,7 @@ def measure_both(plan: Plan, report: Callable[[str], None]) -> tuple[Path, Path]
             if switches and commands[side]:
                 _switch(commands[side])
             options = (*plan.options, *(plan.after_options if side == "after" else ()))
-            _measure(plan.what, sides[side] / f"run-{counts[side]}", options)
+            measure_run(plan.what, sides[side] / f"run-{counts[side]}", options)
     except BaseException:
         # The user may be on the way to the next test, or the system may serve others.
         if state == "after" and plan.after_command:
@@ -131,30 +124,6 @@ def _switch(command: str) -> None:
     if done.returncode:
         raise ConfigError(
             f"{printable(command)} failed with exit code {done.returncode}:"
-            f" {_tail(done.stderr or done.stdout)}",
+            f" {last_lines(done.stderr or done.stdout)}",
             hint="it must switch the system and return 0 when requests can be sent",
         )
-
-
-def _measure(what: str, folder: Path, options: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "latspan", "measure", what, "--output", str(folder)]
-    # The result of the inference path is that of the verification, not that of one run.
-    command.append("--no-result")
-    done = subprocess.run(  # noqa: S603 - this program
-        [*command, *options], capture_output=True, text=True, check=False
-    )
-    if done.returncode in _INTERRUPTED:
-        raise KeyboardInterrupt
-    if done.returncode not in _MEASURED or not folder.exists():
-        raise MeasurementError(
-            f"latspan measure {printable(what)} failed: {_tail(done.stderr)}",
-            hint="try it alone first, with the same options",
-        )
-
-
-def _tail(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-    # What latspan measure prints before its error is not the reason.
-    first = next((i for i, line in enumerate(lines) if line.startswith("error: ")), 0)
-    lines = lines[first:]
-    return printable(" / ".join(lines), longest=2_000)

@@ -30,6 +30,7 @@ from latspan.cli import (
     _run,
     _scorecard,
     _status,
+    _sweep,
     _verify,
 )
 from latspan.cli._command import Command
@@ -66,6 +67,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _verify.COMMAND,
     _document.COMMAND,
     _capacity.COMMAND,
+    _sweep.COMMAND,
     _histogram.COMMAND,
 )
 

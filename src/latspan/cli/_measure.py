@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
-from latspan.cli._measure_options import add_options, folder_of, settings_of
+from latspan.cli._measure_options import OVERRIDING, add_options, folder_of, settings_of
 from latspan.cli._results import named_path
 from latspan.reports._extra import needs_study
 
@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
     print_message(f"recording: {folder}; latspan report {folder} shows its segments")
     exit_code = _exit_code(measurement)
     if named is not None and not arguments.no_result:
-        given = [name for name in _OVERRIDING if getattr(arguments, name)]
+        given = [name for name in OVERRIDING if getattr(arguments, name)]
         if given:
             print_message(
                 f"latspan status does not count this measurement: --{given[0]} is not the load or"
@@ -77,19 +77,6 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             named.keep(Task.MEASURE, document, exit_code=exit_code, recordings=[folder])
     return exit_code
-
-
-_OVERRIDING: Final = (
-    "rate",
-    "concurrency",
-    "ladder",
-    "arrivals",
-    "burstiness",
-    "replay",
-    "model",
-    "prompts",
-)
-"""Options with which something else is measured than the file of the inference path describes."""
 
 
 def _plan(settings: MeasureSettings) -> list[str]:

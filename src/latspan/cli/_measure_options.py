@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from latspan._load import MeasureSettings, PromptSet, Step
     from latspan._targets import InferencePath, Target
 
-__all__ = ["add_options", "folder_of", "settings_of"]
+__all__ = ["OVERRIDING", "add_options", "folder_of", "settings_of"]
+
+OVERRIDING: Final = (
+    "rate",
+    "concurrency",
+    "ladder",
+    "arrivals",
+    "burstiness",
+    "replay",
+    "model",
+    "prompts",
+)
+"""Options with which something else is measured than the file of the inference path describes."""
 
 _KEY: Final = "OPENAI_API_KEY"
 _REQUESTS: Final = {True: 100, False: 300}

@@ -24,7 +24,7 @@ Shows where each inference path of a folder stands in the loop:
   change      describe one change in the table [change] of NAME.toml
   verify      latspan verify NAME
   document    latspan document NAME
-  watch       latspan measure NAME again, later
+  watch       latspan sweep, on a schedule
 
 A task is stale if the endpoint, the model, the target, the load, the prompts or
 the prompt template changed after it, or if it belongs to an earlier pass. Each

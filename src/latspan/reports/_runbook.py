@@ -4,6 +4,7 @@ Pages that accompany a write-up: the runbook, a guide of one page, and the text 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import date
 
@@ -47,6 +48,8 @@ def _runbook(loop: Loop, today: date) -> Iterator[str]:
     yield from ("", "## Commands", "", "| to | command |", "|---|---|")
     yield f"| see where it stands | {code('latspan status')} |"
     yield f"| measure | {code(f'latspan measure {name}')} |"
+    sweep = f"latspan sweep --path {shlex.quote(loop.file.stem)}"
+    yield f"| see whether it has drifted | {code(sweep)} |"
     yield f"| find the delay to fix | {code(f'latspan diagnose {name}')} |"
     pinned = _pinned(loop)
     if pinned:
@@ -104,6 +107,10 @@ def _rules(loop: Loop) -> Iterator[str]:
             )
     yield f"| {measure} exits with 3 | too few requests: repeat with {code('--requests')} |"
     yield f"| {measure} exits with 4 | the measurement is invalid: repeat it on a quiet machine |"
+    yield (
+        f"| {code('latspan sweep')} exits with 1 | a target is missed, or it became slower:"
+        " measure, then diagnose |"
+    )
     yield (
         f"| {code('latspan compare')} exits with 1 after a release | it became worse: roll back,"
         " then diagnose |"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latspan._drawing import GLOSSARY, count, listed, milliseconds, percent
+from latspan._drawing import GLOSSARY, count, listed, milliseconds, percent, span_of_time
 from latspan._segments import SegmentName
 
 
@@ -29,6 +29,15 @@ def test_milliseconds(value_ns: int, said: str) -> None:
 def test_percent(share: float, said: str) -> None:
     """Only nothing is 0 %, and only everything is 100 %."""
     assert said == percent(share)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (3_600, "1 h"), (4_000, "1 h 7 min")],
+)
+def test_span_of_time(seconds: float, shown: str) -> None:
+    """Whole units, as far as a person who waits needs them."""
+    assert span_of_time(seconds) == shown
 
 
 def test_lists_and_plurals() -> None:

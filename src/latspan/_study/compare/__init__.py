@@ -10,6 +10,7 @@ from latspan._study.compare._baseline import (
     BASELINE_SCHEMA,
     baseline_document,
     read_baseline,
+    runs_of_baseline,
 )
 from latspan._study.compare._comparison import (
     Comparison,
@@ -20,7 +21,7 @@ from latspan._study.compare._comparison import (
 from latspan._study.compare._conditions import Difference, Weight, differences
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question, question
-from latspan._study.compare._rows import Change, Row
+from latspan._study.compare._rows import Change, Row, mean_of
 from latspan._study.compare._run import (
     SEGMENT,
     Band,
@@ -54,6 +55,7 @@ __all__ = [
     "compare",
     "compare_by",
     "differences",
+    "mean_of",
     "part_of",
     "question",
     "read_baseline",
@@ -61,4 +63,5 @@ __all__ = [
     "run_of_records",
     "run_of_snapshot",
     "runs_in",
+    "runs_of_baseline",
 ]

@@ -25,7 +25,13 @@ from latspan.errors import ConfigError, HistogramFormatError, LatspanError, Reco
 from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._buckets import middle_value_of
 
-__all__ = ["BASELINE_SCHEMA", "baseline_document", "read_baseline", "sample_of_histogram"]
+__all__ = [
+    "BASELINE_SCHEMA",
+    "baseline_document",
+    "read_baseline",
+    "runs_of_baseline",
+    "sample_of_histogram",
+]
 
 BASELINE_SCHEMA: Final = "latspan.baseline/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
@@ -124,33 +130,50 @@ def read_baseline(file: Path) -> list[Run]:
         ) from error
     try:
         document = json.loads(content[:_LARGEST])
+    except (ValueError, RecursionError) as error:
+        raise _damaged(str(file), "it is not JSON") from error
+    return runs_of_baseline(document, str(file))
+
+
+def runs_of_baseline(document: Any, source: str) -> list[Run]:
+    """
+    Return the runs of the document of a baseline.
+
+    Args:
+        document: Plain data, as :func:`baseline_document` returns it.
+        source: Where it is from, for messages.
+
+    Raises:
+        RecordingError: It is damaged, or a later release wrote it.
+    """
+    try:
         schema = document.get("schema")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise _damaged(file, "it is not JSON") from error
+    except AttributeError as error:
+        raise _damaged(source, "it is not JSON") from error
     if schema != BASELINE_SCHEMA:
         raise RecordingError(
-            f"{file} is not a baseline that this release reads: its schema is {schema!r}",
+            f"{source} is not a baseline that this release reads: its schema is {schema!r}",
             hint=f"this release reads {BASELINE_SCHEMA}",
         )
     try:
-        runs = [_read(file, each) for each in document["runs"]]
+        runs = [_read(source, each) for each in document["runs"]]
     except (*_DAMAGED, ConfigError) as error:
         # The hint of an inner error is about a file that a person writes.
         text = error.message if isinstance(error, LatspanError) else str(error)
-        raise _damaged(file, f"{type(error).__name__}: {text}") from error
+        raise _damaged(source, f"{type(error).__name__}: {text}") from error
     if not runs:
-        raise _damaged(file, "it has no run")
+        raise _damaged(source, "it has no run")
     return runs
 
 
-def _damaged(file: Path, reason: str) -> RecordingError:
+def _damaged(source: str, reason: str) -> RecordingError:
     return RecordingError(
-        f"{file} is not a baseline: {reason}",
+        f"{source} is not a baseline: {reason}",
         hint="write it again with: latspan compare --save-baseline FILE RECORDING",
     )
 
 
-def _read(file: Path, written: Mapping[str, Any]) -> Run:
+def _read(source: str, written: Mapping[str, Any]) -> Run:
     profile = dict(written["profile"])
     if "models" in profile:
         profile["models"] = tuple(map(str, profile["models"]))
@@ -160,7 +183,7 @@ def _read(file: Path, written: Mapping[str, Any]) -> Run:
     }
     conditions = cast("dict[str, Any]", dict(written["conditions"]))
     return Run(
-        name=f"{file}: {written['name']}",
+        name=f"{source}: {written['name']}",
         form=Form.BASELINE,
         kind=Kind(written["kind"]),
         units=int(written["units"]),

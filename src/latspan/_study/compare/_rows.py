@@ -28,7 +28,7 @@ from latspan._study.stats import (
 )
 from latspan.histogram import values_needed
 
-__all__ = ["Change", "Row", "judged", "rows_of", "sample_of"]
+__all__ = ["Change", "Row", "judged", "mean_of", "rows_of", "sample_of"]
 
 MARGIN: Final = 1.20
 """Ratio up to which a p90 or higher is no worse."""
@@ -193,7 +193,7 @@ def _row(
     several = min(map(len, samples)) >= 1 and sum(map(len, samples)) >= 3
     least = values_needed(percentile) if several else needed_to_compare(percentile)
     single = tuple(tuple(each.quantile(percentile) for each in side) for side in samples)
-    means = [_mean(side) for side in single]
+    means = [mean_of(side) for side in single]
     if floor_ns and math.isfinite(means[0]):
         margin = max(margin, 1 + floor_ns / max(means[0], _ZERO_NS))
     row = Row(
@@ -223,8 +223,12 @@ def _row(
     return replace(row, test=test, low=math.exp(low), high=math.exp(high))
 
 
-def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean; the arithmetic one if a value is too small for a logarithm."""
+def mean_of(values: Sequence[float]) -> float:
+    """
+    Return the geometric mean of the percentiles of runs, in nanoseconds.
+
+    It is the arithmetic one if a value is too small for a logarithm, and infinite if one is.
+    """
     if not values:
         return math.nan
     if math.inf in values:

@@ -16,7 +16,7 @@ from latspan._study.loop._criteria import (
     next_of,
 )
 from latspan._study.loop._folder import Listed, loop_of, loops_in
-from latspan._study.loop._loop import Loop, State, TaskState, assess
+from latspan._study.loop._loop import Loop, State, TaskState, assess, changed_since
 from latspan._study.loop._readings import first_unmet, measurement_text
 from latspan._study.loop._results import (
     RESULT_SCHEMA,
@@ -38,6 +38,7 @@ __all__ = [
     "Task",
     "TaskState",
     "assess",
+    "changed_since",
     "criteria_of",
     "fingerprints_of",
     "first_unmet",

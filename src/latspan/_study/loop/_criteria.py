@@ -23,6 +23,8 @@ from latspan._study.loop._readings import (
     quality_of,
     requests_to_decide,
     runs_to_decide,
+    sweep_found_drift,
+    sweep_text,
     verdict_of,
     verdict_verified,
     why_invalid,
@@ -118,20 +120,22 @@ def _documented(loop: Loop) -> Criterion:
 
 
 def is_done(loop: Loop) -> bool:
-    """Return whether every criterion is met."""
-    return all(each.is_met for each in criteria_of(loop))
+    """Return whether every criterion is met, and no sweep has found drift since then."""
+    found_drift = loop.sweep is not None and sweep_found_drift(loop.sweep)
+    return not found_drift and all(each.is_met for each in criteria_of(loop))
 
 
 def next_of(loop: Loop) -> NextCommand:
     """Return the next command: the first task that is not done, or watching."""
-    for command in (_before_verdict, _fix, _write, _after):
+    for command in (_before_verdict, _fix, _write, _drift, _after):
         found = command(loop)
         if found is not None:
             return found
-    last = max(each.created for each in (loop.latest, loop.write_up) if each is not None)
+    done = (loop.latest, loop.write_up, loop.sweep)
+    last = max(each.created for each in done if each is not None)
     return NextCommand(
-        f"latspan measure {loop.name}",
-        f"done; watch for drift: measure again by {last + _WATCHED:%Y-%m-%d}, and after every"
+        "latspan sweep",
+        f"done; watch for drift: sweep again by {last + _WATCHED:%Y-%m-%d}, and after every"
         " change of the prompt template, the model or the load",
     )
 
@@ -220,6 +224,14 @@ def _write(loop: Loop) -> NextCommand | None:
     if loop.state(Task.DOCUMENT).state is State.DONE:
         return None
     return NextCommand(f"latspan document {loop.name}", "write up what was measured and changed")
+
+
+def _drift(loop: Loop) -> NextCommand | None:
+    """Return the next command if the newest sweep found drift: it begins another pass."""
+    if loop.sweep is None or not sweep_found_drift(loop.sweep):
+        return None
+    reason = f"measure again: the sweep of {loop.sweep.day} found {sweep_text(loop.sweep)}"
+    return NextCommand(f"latspan measure {loop.name}", reason)
 
 
 def _after(loop: Loop) -> NextCommand | None:

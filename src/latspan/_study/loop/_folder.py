@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from latspan._study.loop._criteria import criteria_of, next_of
+from latspan._study.loop._criteria import is_done, next_of
 from latspan._study.loop._loop import Loop, assess
 from latspan._study.loop._results import fingerprints_of, read_results
 from latspan._targets import SUFFIX, read_inference_path
@@ -47,7 +47,7 @@ def loop_of(file: Path) -> Loop:
     try:
         loop = assess(path, file, read_results(file), fingerprints_of(path, file))
         # Everything that the documents must have is read once, so that no reader below can fail.
-        criteria_of(loop)
+        is_done(loop)
         next_of(loop)
     except LatspanError:
         raise

@@ -28,6 +28,8 @@ from latspan._study.loop._readings import (
     quality_of,
     requests_to_decide,
     runs_to_decide,
+    sweep_calls_for_more,
+    sweep_text,
     verdict_of,
     verification_text,
 )
@@ -36,7 +38,7 @@ from latspan._study.stats import Verdict
 from latspan._study.verify import LEVERS
 from latspan._targets import SUFFIX, InferencePath
 
-__all__ = ["Loop", "State", "TaskState", "assess"]
+__all__ = ["Loop", "State", "TaskState", "assess", "changed_since"]
 
 _MEASURED: Final = ("endpoint", "model", "target", "traffic", "prompts", "template")
 """Parts of the file that a measurement depends on."""
@@ -87,6 +89,7 @@ class Loop:
         diagnosis: Diagnosis of the baseline.
         verification: Verification of the change, if it is of this pass.
         write_up: The newest write-up.
+        sweep: The newest sweep, if it still applies to the file and is newer than the measurement.
     """
 
     path: InferencePath
@@ -97,6 +100,7 @@ class Loop:
     diagnosis: Result | None
     verification: Result | None
     write_up: Result | None
+    sweep: Result | None
 
     def state(self, task: Task) -> TaskState:
         """Return the state of a task."""
@@ -165,7 +169,22 @@ def assess(
         diagnosis=diagnosis,
         verification=verification,
         write_up=history.write_up,
+        sweep=history.sweep,
     )
+
+
+def changed_since(
+    result: Result, prints: Mapping[str, str], parts: Sequence[str] = _MEASURED
+) -> list[str]:
+    """
+    Return the parts of the file of an inference path that changed since a result.
+
+    Args:
+        result: The result.
+        prints: Fingerprints of the present contents of the file.
+        parts: Parts that count; by default those that a measurement depends on.
+    """
+    return [part for part in parts if result.fingerprints.get(part) != prints.get(part)]
 
 
 def _target(path: InferencePath) -> TaskState:
@@ -194,9 +213,13 @@ def _watch(history: _History, document: TaskState) -> TaskState:
     measurement, write_up = history.measurement, history.write_up
     if document.state is not State.DONE or measurement is None or write_up is None:
         return TaskState(Task.WATCH, State.OPEN)
+    sweep = history.sweep
+    if sweep is not None and sweep.created > write_up.created:
+        state = State.OPEN if sweep_calls_for_more(sweep) else State.DONE
+        return TaskState(Task.WATCH, state, sweep_text(sweep), sweep.day)
     if measurement.created > write_up.created:
         return TaskState(Task.WATCH, State.DONE, measurement_text(measurement), measurement.day)
-    return TaskState(Task.WATCH, State.OPEN, "no measurement since the write-up")
+    return TaskState(Task.WATCH, State.OPEN, "no sweep since the write-up")
 
 
 class _History:
@@ -215,9 +238,17 @@ class _History:
         self.diagnosis = self._newest(Task.DIAGNOSE)
         self.verification = self._newest(Task.VERIFY)
         self.write_up = self._newest(Task.DOCUMENT)
+        self.sweep = self._sweep()
 
     def _newest(self, task: Task) -> Result | None:
         return next((each for each in reversed(self._results) if each.task is task), None)
+
+    def _sweep(self) -> Result | None:
+        found, measurement = self._newest(Task.WATCH), self.measurement
+        if found is None or self.changed(found, _MEASURED):
+            return None
+        # A later measurement is the answer to the sweep.
+        return found if measurement is None or found.created > measurement.created else None
 
     def before(self, end: Result | None, task: Task) -> Result | None:
         """Return the newest result of a task that is older than another result."""
@@ -241,7 +272,7 @@ class _History:
 
     def changed(self, result: Result, parts: Sequence[str]) -> list[str]:
         """Return the parts of the file that changed since a result."""
-        return [part for part in parts if result.fingerprints.get(part) != self._prints.get(part)]
+        return changed_since(result, self._prints, parts)
 
     def measure(self) -> TaskState:
         """Return the state of the measurement."""

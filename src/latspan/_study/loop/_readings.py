@@ -25,6 +25,9 @@ __all__ = [
     "quality_of",
     "requests_to_decide",
     "runs_to_decide",
+    "sweep_calls_for_more",
+    "sweep_found_drift",
+    "sweep_text",
     "targets_of",
     "verdict_of",
     "verdict_verified",
@@ -121,6 +124,22 @@ def first_unmet(path: InferencePath, measurement: Result) -> Target:
 def conclusion_of(diagnosis: Result) -> Conclusion:
     """Return the conclusion of a diagnosis."""
     return Conclusion(diagnosis.document["conclusion"])
+
+
+def sweep_found_drift(sweep: Result) -> bool:
+    """Return whether a sweep found that an inference path became slower or misses a target."""
+    return bool(sweep.document["paths"][0]["finding"] == "drift")
+
+
+def sweep_calls_for_more(sweep: Result) -> bool:
+    """Return whether a sweep found drift, or could not be interpreted."""
+    return sweep.document["paths"][0]["finding"] in {"drift", "not_interpretable"}
+
+
+def sweep_text(sweep: Result) -> str:
+    """Return what a sweep found, in words."""
+    path = sweep.document["paths"][0]
+    return f"{path['finding'].replace('_', ' ')}: {path['sentence']}"
 
 
 def judgement_of(verification: Result) -> Judgement:

@@ -53,6 +53,7 @@ _KEPT: Final[dict[Task, str]] = {
     Task.DIAGNOSE: "latspan.diagnosis/1",
     Task.VERIFY: "latspan.verification/1",
     Task.DOCUMENT: "latspan.write_up/1",
+    Task.WATCH: "latspan.sweep/1",
 }
 """Schema of the document of each task that has one."""
 

@@ -40,7 +40,7 @@ def test_a_pass_goes_from_task_to_task(story: Story) -> None:
         "latspan diagnose chat",
         "latspan verify chat",
         "latspan document chat",
-        "latspan measure chat",
+        "latspan sweep",
     ]
     assert is_done(story.loop)
     assert _states(story.loop) == {
@@ -53,7 +53,7 @@ def test_a_pass_goes_from_task_to_task(story: Story) -> None:
         "document": "done",
         "watch": "open",
     }
-    assert "measure again by 2026-04-01" in next_of(story.loop).reason
+    assert "sweep again by 2026-04-01" in next_of(story.loop).reason
 
 
 def test_a_new_file_is_to_be_edited(tmp_path: Path) -> None:
@@ -311,3 +311,35 @@ def test_a_name_that_a_folder_has_too_is_given_as_a_file(story: Story, tmp_path:
     """``latspan diagnose chat`` would read the folder."""
     (tmp_path / "chat").mkdir()
     assert _next(story) == "latspan measure chat.toml"
+
+
+def test_a_sweep_watches_a_path_that_is_done(story: Story) -> None:
+    """Without drift everything stays done, and the date of the next sweep moves on."""
+    for step in (story.measured, story.diagnosed, story.verified, story.documented, story.swept):
+        step()
+    watch = story.loop.state(Task.WATCH)
+    assert (watch.state, watch.text) == (State.DONE, "no drift: The sentence of no_drift.")
+    assert is_done(story.loop)
+    assert _next(story) == "latspan sweep"
+
+
+def test_drift_leads_to_the_measurement_of_the_next_pass(story: Story) -> None:
+    """The path is no longer done until it is measured again."""
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    story.swept("drift")
+    assert story.loop.state(Task.WATCH).state is State.OPEN
+    assert not is_done(story.loop)
+    assert _next(story) == "latspan measure chat"
+    assert "the sweep of 2026-03-02 found drift" in next_of(story.loop).reason
+    story.measured("met")
+    assert story.loop.sweep is None
+    assert is_done(story.loop)
+
+
+def test_a_sweep_of_another_content_of_the_file_does_not_count(story: Story) -> None:
+    """As a measurement of it does not."""
+    story.measured("met")
+    story.swept("drift")
+    story.edit(chat(model="large"))
+    assert story.loop.sweep is None

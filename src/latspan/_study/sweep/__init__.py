@@ -1,0 +1,37 @@
+"""
+Sweep: every inference path measured again, against its pinned baseline and the previous sweep.
+
+The package selects inference paths and judges their runs. It does not measure, and knows nothing of
+how its conclusions are shown.
+"""
+
+from __future__ import annotations
+
+from latspan._study.sweep._judged import Against, Finding, PathSweep, SweptTarget, judge
+from latspan._study.sweep._memory import (
+    SWEEP_SCHEMA,
+    baseline_file,
+    last_measured,
+    last_sweep,
+    read_pinned,
+    runs_in_sweep,
+    seconds_in_sweep,
+)
+from latspan._study.sweep._traffic import Traffic, traffic_of
+
+__all__ = [
+    "SWEEP_SCHEMA",
+    "Against",
+    "Finding",
+    "PathSweep",
+    "SweptTarget",
+    "Traffic",
+    "baseline_file",
+    "judge",
+    "last_measured",
+    "last_sweep",
+    "read_pinned",
+    "runs_in_sweep",
+    "seconds_in_sweep",
+    "traffic_of",
+]

@@ -1,0 +1,382 @@
+"""``latspan sweep``: measures the inference paths of a folder again, and shows what drifted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from contextlib import ExitStack, chdir
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
+
+from latspan._drawing import listed
+from latspan.cli._command import Command
+from latspan.cli._console import output, print_message
+from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
+from latspan.cli._measure_options import OVERRIDING
+from latspan.errors import ConfigError, LatspanError
+from latspan.reports._extra import needs_study
+
+if TYPE_CHECKING:
+    from latspan._study.sweep import Finding, PathSweep
+    from latspan._workflow import Rounds
+    from latspan.cli._sweep_plan import Planned, SweepPlan
+
+__all__ = ["COMMAND"]
+
+_USUAL_RUNS: Final = 3
+_MOST_RUNS: Final = 30
+
+_DESCRIPTION: Final = """\
+Measures every inference path of a folder, and compares it with its pinned
+baseline (baselines/NAME.json) and with the previous sweep. Changes of the
+inputs are shown beside the latency: template, prompts, model, lengths, cached
+share.
+
+Each path is measured --runs times, in rounds: the first run of each path, then
+the second of each. --top N with --traffic measures the N paths with the most
+requests in recordings, histogram logs, traces or Prometheus. --only-changed
+measures the paths whose template, prompts, model, endpoint, target or load
+changed since their last result. --load-factor 2 measures at twice the load,
+before a launch: targets are judged, and nothing is compared or kept.
+
+--pin makes the newest sweep of each path its baseline. It measures nothing.
+
+Results are kept in results/NAME; the next sweep needs no recording of this one.
+Ctrl-C ends the sweep, and keeps what was measured.
+
+Exit codes: 0 no drift; 1 a target is missed, or a path is slower than in its
+baseline or in the previous sweep; 2 usage; 3 inconclusive: more runs or
+requests are needed; 4 a path could not be measured or compared."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder",
+        metavar="FOLDER",
+        nargs="?",
+        default=".",
+        help="folder of the files that latspan init wrote (default: the current one)",
+    )
+    chosen = parser.add_argument_group("inference paths")
+    chosen.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this inference path; can be repeated",
+    )
+    chosen.add_argument(
+        "--traffic",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="rank the paths by their requests in a recording, .hlog file, file of traces, folder"
+        " of them or Prometheus server; can be repeated",
+    )
+    chosen.add_argument(
+        "--top", type=int, metavar="N", help="only the N paths with the most requests"
+    )
+    chosen.add_argument(
+        "--only-changed",
+        action="store_true",
+        help="only paths whose file, prompts or template changed since their last result",
+    )
+    runs = parser.add_argument_group("runs")
+    runs.add_argument(
+        "--runs",
+        type=int,
+        default=_USUAL_RUNS,
+        metavar="K",
+        help="runs of each path (default: %(default)s)",
+    )
+    runs.add_argument(
+        "--load-factor",
+        type=float,
+        metavar="X",
+        help="multiply the rate or the concurrency of each path",
+    )
+    runs.add_argument(
+        "--options",
+        default="",
+        metavar="OPTIONS",
+        help="options of latspan measure for each run: '--requests 200'",
+    )
+    runs.add_argument(
+        "--changed",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="difference that does not prevent a comparison, for example machine; can be repeated",
+    )
+    runs.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="folder of the recordings (default: sweeps/TIME)",
+    )
+    runs.add_argument("--no-result", action="store_true", help="do not keep the results")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--dry-run", action="store_true", help="list what would be measured, and how long it takes"
+    )
+    form.add_argument(
+        "--pin", action="store_true", help="make the newest sweep of each path its baseline"
+    )
+    form.add_argument(
+        "--json", action="store_true", help="print one JSON document (latspan.sweep/1)"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # First, because a missing package is reported before the load, not after it.
+    with needs_study():
+        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
+        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    from latspan._study.loop import loops_in
+    from latspan._study.sweep import traffic_of
+    from latspan.cli._sweep_plan import plan_sweep
+
+    _check(arguments)
+    # Sources and the output are relative to the folder in which the user typed them.
+    traffic = traffic_of(arguments.traffic) if arguments.traffic else None
+    if arguments.output is not None:
+        arguments.output = Path(arguments.output).absolute()
+    folder = Path(arguments.folder)
+    with ExitStack() as stack:
+        try:
+            # Prompts and functions of an inference path are found from its folder.
+            stack.enter_context(chdir(folder))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot use the folder {folder}: {error.strerror}",
+                hint="use the folder of the files that latspan init wrote",
+            ) from error
+        plan = plan_sweep(loops_in(Path()), arguments, traffic)
+        if arguments.pin:
+            return _pin(plan)
+        if arguments.dry_run:
+            return _dry_run(plan, arguments)
+        return _sweep(plan, arguments)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.top is not None and not arguments.traffic:
+        raise ConfigError(
+            "--top needs the traffic of the paths",
+            hint="--traffic SOURCE: recordings, histogram logs, traces or a Prometheus server",
+        )
+    if arguments.top is not None and arguments.top < 1:
+        raise ConfigError(f"--top {arguments.top} is no number of paths", hint="use 1 or more")
+    if not 1 <= arguments.runs <= _MOST_RUNS:
+        raise ConfigError(f"--runs {arguments.runs} is not in [1, {_MOST_RUNS}]", hint="use 3 to 5")
+    factor = arguments.load_factor
+    if factor is not None and not (math.isfinite(factor) and factor > 0):
+        raise ConfigError(f"--load-factor {factor:g} is no load", hint="use 2 for twice the load")
+
+
+def _pin(plan: SweepPlan) -> int:
+    from latspan._study.sweep import baseline_file, last_sweep
+    from latspan.cli._replacing import replacing
+
+    missing = 0
+    for each in plan.paths:
+        sweep = last_sweep(each.results)
+        if sweep is None:
+            missing += 1
+            print_message(
+                f"{each.name}: there is no sweep to pin; latspan sweep --path {each.name}"
+            )
+            continue
+        file = baseline_file(each.named.file)
+        try:
+            file.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot create the folder {file.parent}: {error.strerror}",
+                hint="make the folder of the inference paths writable",
+            ) from error
+        with replacing(str(file)) as written:
+            text = json.dumps(sweep.document["paths"][0]["runs"], indent=1, allow_nan=False)
+            Path(written).write_text(text + "\n", "utf-8")
+        print_message(f"{file}: baseline from the sweep of {sweep.day}")
+    _print_errors(plan)
+    return NOT_INTERPRETABLE if missing or plan.errors else 0
+
+
+def _print_errors(plan: SweepPlan) -> None:
+    for name, error in plan.errors.items():
+        print_message(f"{name}: {error.message}")
+        if error.hint is not None:
+            print_message(f"hint: {error.hint}")
+
+
+def _dry_run(plan: SweepPlan, arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from latspan.reports._sweep import SweepPlanTable
+
+    runs: int = arguments.runs
+    errors = {name: error.message for name, error in plan.errors.items()}
+    table = SweepPlanTable(list(plan.rows(runs)), runs, errors, plan.notes)
+    with output() as out:
+        Console(highlight=False, file=out).print(table, crop=False)
+    return NOT_INTERPRETABLE if plan.errors else 0
+
+
+def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
+    from latspan._workflow import measure_rounds
+
+    now = datetime.now().astimezone()
+    folder = arguments.output or Path("sweeps") / f"{now:%Y%m%d-%H%M%S}"
+    is_other = any(_overrides(each) for each in plan.paths)
+    done = measure_rounds(
+        {each.name: each.options for each in plan.paths},
+        folder,
+        runs=arguments.runs,
+        expected_s={each.name: each.expected_s for each in plan.paths},
+        report=print_message,
+    )
+    swept: list[PathSweep] = []
+    errors = {name: error.message for name, error in plan.errors.items()}
+    for each in plan.paths:
+        if done.interrupt is not None and not done.folders[each.name]:
+            continue
+        try:
+            swept.append(_judged(each, done, arguments))
+        except LatspanError as error:
+            errors[each.name] = error.message
+    notes = list(plan.notes)
+    if is_other:
+        notes.append("Measured at another load than that of the files: only targets are judged.")
+    _print(swept, plan, errors, notes, arguments, interrupted=done.interrupt is not None)
+    if plan.paths:
+        print_message(f"recordings: {folder}")
+    if not (arguments.no_result or is_other):
+        _keep(swept, plan, done)
+        _print_hints(swept)
+    if done.interrupt is not None:
+        raise done.interrupt
+    codes = [exit_code_of(each.finding) for each in swept]
+    codes += [NOT_INTERPRETABLE] * bool(errors)
+    return next((code for code in (MISSED, NOT_INTERPRETABLE, INCONCLUSIVE) if code in codes), 0)
+
+
+def _overrides(planned: Planned) -> bool:
+    """Return whether a path is measured in another way than its file describes."""
+    return any(
+        f"--{name}" == each.partition("=")[0] for name in OVERRIDING for each in planned.options
+    )
+
+
+def _judged(planned: Planned, done: Rounds, arguments: argparse.Namespace) -> PathSweep:
+    from latspan._study.sweep import judge, last_sweep, read_pinned, runs_in_sweep
+
+    name, named = planned.name, planned.named
+    is_other = _overrides(planned)
+    last = None if is_other else last_sweep(planned.results)
+    seconds = done.seconds[name]
+    error = done.errors.get(name)
+    return judge(
+        name,
+        done.folders[name],
+        invalid=() if error is None else (error,),
+        pinned=() if is_other else read_pinned(named.file),
+        previous=() if last is None else runs_in_sweep(last),
+        since=None if last is None else last.created,
+        template=named.fingerprints["template"] if named.path.prompt.template else "",
+        changed=arguments.changed,
+        seconds_per_run=fmean(seconds) if seconds else None,
+    )
+
+
+def _print(
+    swept: list[PathSweep],
+    plan: SweepPlan,
+    errors: dict[str, str],
+    notes: list[str],
+    arguments: argparse.Namespace,
+    *,
+    interrupted: bool,
+) -> None:
+    from rich.console import Console
+
+    from latspan.reports._sweep import SweepReport
+    from latspan.reports._sweep_json import sweep_document
+
+    traffic = None
+    if plan.traffic is not None:
+        requests = plan.traffic.requests
+        traffic = {each.name: requests.get(each.named.path.name, 0) for each in plan.paths}
+    with output() as out:
+        if arguments.json:
+            document = sweep_document(
+                swept, errors=errors, notes=notes, traffic=traffic, interrupted=interrupted
+            )
+            print(json.dumps(document, indent=2, allow_nan=False), file=out)
+        else:
+            report = SweepReport(swept, errors, notes, traffic)
+            Console(highlight=False, file=out).print(report, crop=False)
+
+
+def _keep(swept: list[PathSweep], plan: SweepPlan, done: Rounds) -> None:
+    from latspan._study.loop import Task
+    from latspan.reports._sweep_json import kept_document
+
+    planned = {each.name: each for each in plan.paths}
+    for each in swept:
+        planned[each.name].named.keep(
+            Task.WATCH,
+            kept_document(each, interrupted=done.interrupt is not None),
+            exit_code=exit_code_of(each.finding),
+            recordings=done.folders[each.name],
+        )
+
+
+def _print_hints(swept: list[PathSweep]) -> None:
+    if any(each.runs and each.baseline is None for each in swept):
+        print_message("hint: latspan sweep --pin makes this sweep the baseline of the next ones")
+    for each in swept:
+        comparison = None if each.baseline is None else each.baseline.comparison
+        names = (
+            [] if comparison is None else [one.name for one in comparison.differences if one.blocks]
+        )
+        if names:
+            print_message(
+                f"hint: {each.name}: {listed(names)}: if this is intended, pin a new baseline with"
+                f" latspan sweep --pin --path {each.name}, or use --changed NAME"
+            )
+
+
+def exit_code_of(finding: Finding) -> int:
+    """Return the exit code that stands for what a sweep found."""
+    from latspan._study.sweep import Finding
+
+    return {
+        Finding.DRIFT: MISSED,
+        Finding.INCONCLUSIVE: INCONCLUSIVE,
+        Finding.NOT_INTERPRETABLE: NOT_INTERPRETABLE,
+    }.get(finding, 0)
+
+
+COMMAND: Final = Command(
+    name="sweep",
+    summary="measure the inference paths again, and show what drifted",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan sweep", "the inference paths of this folder, three runs of each"),
+        ("latspan sweep --dry-run", "what would be measured, and how long it takes"),
+        (
+            "latspan sweep --traffic http://localhost:9090 --top 5",
+            "the five paths with the most requests",
+        ),
+        ("latspan sweep --only-changed", "after a change of a prompt template"),
+        ("latspan sweep --load-factor 2", "before a launch: the targets at twice the load"),
+        ("latspan sweep --pin", "make the newest sweep the baseline"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

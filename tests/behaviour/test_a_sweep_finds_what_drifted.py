@@ -1,0 +1,117 @@
+"""``latspan sweep`` measures the paths of a folder twice; in between, one server became slower."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+import pytest
+
+from latspan._targets import Arrivals, PromptTemplate, TrafficProfile, toml_of
+from latspan.testing import Script, ScriptedServer
+from support.loops import chat
+
+_REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
+_FAST: Final = Script.chat(tokens=4, queue_ms=1, prefill_ms=60, gap_ms=1)
+_SLOW: Final = Script.chat(tokens=4, queue_ms=1, prefill_ms=150, gap_ms=1)
+_LOAD: Final = TrafficProfile(arrivals=Arrivals.CLOSED, concurrency=5, requests=30)
+_COMMAND: Final = (sys.executable, "-m", "latspan", "sweep", "--runs", "2")
+
+
+def _path(folder: Path, name: str, url: str) -> None:
+    (folder / f"{name}.txt").write_text("Be brief.", "utf-8")
+    prompt = PromptTemplate(template=f"{name}.txt")
+    path = replace(chat(endpoint=url, model="small", traffic=_LOAD, prompt=prompt), name=name)
+    (folder / f"{name}.toml").write_text(toml_of(path), "utf-8")
+
+
+def _sweep(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the document of a sweep."""
+    done = subprocess.run(
+        [*_COMMAND, *arguments, "--json"], cwd=folder, capture_output=True, text=True
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    _validate(document, "sweep-1")
+    # Other programs on the machine make a measurement invalid, or vary it.
+    if any(each["invalid_runs"] for each in document["paths"]):
+        pytest.skip("other programs disturbed the load generator")
+    return done.returncode, document
+
+
+def _validate(document: dict[str, Any], name: str) -> None:
+    schema = json.loads((_REFERENCE / f"{name}.schema.json").read_text("utf-8"))
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    validator.validate(document)
+
+
+def _by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in document["paths"]}
+
+
+@pytest.mark.alone
+def test_the_path_whose_server_became_slower_drifted(tmp_path: Path) -> None:
+    """Against the baseline and the previous sweep, with the segment that explains it."""
+    with ScriptedServer(_FAST, slots=8) as calm, ScriptedServer(_FAST, slots=8) as search:
+        _path(tmp_path, "chat", calm.base_url)
+        _path(tmp_path, "search", search.base_url)
+        code, first = _sweep(tmp_path)
+        assert code == 0
+        assert {each["finding"] for each in first["paths"]} == {"no_drift"}
+        pinned = [*_COMMAND[:4], "--pin"]
+        assert subprocess.run(pinned, cwd=tmp_path, capture_output=True).returncode == 0
+        search.use(_SLOW)
+        (tmp_path / "search.txt").write_text("Be thorough.", "utf-8")
+        code, second = _sweep(tmp_path)
+        assert code == 1
+        # Only the file whose template changed since the last sweep is measured again.
+        (tmp_path / "search.txt").write_text("Be exact.", "utf-8")
+        _, third = _sweep(tmp_path, "--only-changed")
+    paths = _by_name(second)
+    assert paths["chat"]["baseline"]["judgement"] != "worse"
+    found = paths["search"]
+    assert (found["finding"], found["targets"][0]["verdict"]) == ("drift", "met")
+    for reference in ("baseline", "previous"):
+        against = found[reference]
+        assert against["judgement"] == "worse"
+        assert against["comparison"]["explanation"]["leading"] == "prefill"
+        assert [each["name"] for each in against["inputs_changed"]] == ["template"]
+    assert list(_by_name(third)) == ["search"]
+    for name in ("chat", "search"):
+        results = sorted((tmp_path / "results" / name).iterdir())
+        kept = json.loads(results[1].read_text("utf-8"))
+        _validate(kept, "result-1")
+        _validate(kept["document"], "sweep-1")
+        assert kept["command"] == "sweep --runs 2 --json"
+        assert kept["exit_code"] == (1 if name == "search" else 0)
+
+
+@pytest.mark.alone
+def test_an_interrupted_sweep_keeps_what_was_measured(tmp_path: Path) -> None:
+    """The path whose run had ended has a result; the other one has none."""
+    with ScriptedServer(_FAST, slots=8) as server:
+        for name in ("chat", "search"):
+            _path(tmp_path, name, server.base_url)
+        with subprocess.Popen(
+            [*_COMMAND, "--json"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running:
+            assert running.stderr is not None
+            for line in running.stderr:
+                if line.startswith("run 2 of 4: search"):
+                    running.send_signal(signal.SIGINT)
+                    break
+            out, errors = running.communicate()
+    assert running.returncode == 130
+    document = json.loads(out)
+    assert (document["interrupted"], list(_by_name(document))) == (True, ["chat"])
+    assert errors.splitlines()[-1] == "interrupted"
+    assert [each.name for each in (tmp_path / "results").iterdir()] == ["chat"]
