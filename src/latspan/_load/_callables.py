@@ -38,6 +38,12 @@ def load_callable(name: str) -> Callable[[str], Any]:
         MeasurementError: It cannot be imported, or is not a function of one prompt.
     """
     module_name, _, attribute = name.partition(":")
+    if module_name.endswith(".py"):
+        module = module_name.removesuffix(".py").replace("/", ".")
+        raise MeasurementError(
+            f"'{module_name}' is the name of a file, not of a module",
+            hint=f"use {module}:{attribute}",
+        )
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

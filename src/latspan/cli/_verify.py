@@ -251,7 +251,10 @@ def _folders(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Path]:
             hint="for a change that cannot be undone, measure yourself and use --recorded",
         )
     if arguments.runs < _LEAST_RUNS:
-        raise ConfigError(f"--runs {arguments.runs} is too few", hint="use 5 or more")
+        raise ConfigError(
+            f"--runs {arguments.runs} is too few",
+            hint=f"use {_LEAST_RUNS} or more; {_USUAL_RUNS} are usual",
+        )
     now = datetime.now().astimezone()
     folder = arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S-%f}"
     plan = Plan(

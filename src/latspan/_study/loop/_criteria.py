@@ -150,6 +150,9 @@ def _before_verdict(loop: Loop) -> NextCommand | None:
         return _edit(
             loop, "fill in endpoint (the URL of an API, or module:function), model and the load"
         )
+    missing = loop.missing_file
+    if missing is not None:
+        return _edit(loop, f"there is no file {missing}: write it, or correct its name in [prompt]")
     measure = loop.state(Task.MEASURE)
     command = f"latspan measure {loop.name}"
     if loop.latest is None:

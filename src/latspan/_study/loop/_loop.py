@@ -112,6 +112,15 @@ class Loop:
         return self.latest is not None and verdict_of(self.latest) is Verdict.MET
 
     @property
+    def missing_file(self) -> str | None:
+        """Name of the file of prompts or of the template, if it does not exist."""
+        prompt = self.path.prompt
+        for name in (prompt.prompts, prompt.template):
+            if name and not (self.file.parent / name).is_file():
+                return name
+        return None
+
+    @property
     def edit_command(self) -> str:
         """Command that opens its file in the user's editor."""
         return f"${{EDITOR:-vi}} {shlex.quote(self.file.name)}"

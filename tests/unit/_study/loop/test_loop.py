@@ -95,9 +95,10 @@ def test_a_target_that_is_met_needs_no_change(story: Story) -> None:
     ],
 )
 def test_a_change_of_the_file_makes_everything_stale(
-    story: Story, change: dict[str, object], part: str
+    story: Story, tmp_path: Path, change: dict[str, object], part: str
 ) -> None:
     """The state names the part, and the next command measures again."""
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "Where did the time go?"}\n')
     for step in (story.measured, story.diagnosed, story.verified, story.documented):
         step()
     story.edit(chat(**change))
@@ -116,6 +117,16 @@ def test_a_change_of_a_prompt_is_noticed(tmp_path: Path) -> None:
     assert story.loop.state(Task.MEASURE).state is State.DONE
     (tmp_path / "template.txt").write_text("Be long.")
     assert story.loop.state(Task.MEASURE).text == "changed since then: template"
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    """A measurement could not begin."""
+    story = Story(tmp_path, chat(prompt=PromptTemplate(prompts="nothing.jsonl")))
+
+    found = next_of(story.loop)
+
+    assert found.command == "${EDITOR:-vi} chat.toml"
+    assert "there is no file nothing.jsonl" in found.reason
 
 
 def test_a_change_of_words_only_concerns_the_write_up(story: Story) -> None:
