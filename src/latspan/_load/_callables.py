@@ -165,10 +165,10 @@ class CallableSender:
         """
         answer = await self.send(0)
         if answer.error is not None:
-            said = self._prompts.of(0).hidden_in(str(answer.error))
+            reason = self._prompts.of(0).hidden_in(str(answer.error))
             raise MeasurementError(
                 f"{self._name} fails on the first prompt: {type(answer.error).__name__}:"
-                f" {foreign(said)}",
+                f" {foreign(reason)}",
                 hint="call it once yourself to see the traceback",
             ) from answer.error
         return answer

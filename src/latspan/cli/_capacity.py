@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command
+from latspan.cli._command import Command, positive_number, positive_numbers
 from latspan.cli._console import output
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED
 from latspan.errors import ConfigError
@@ -57,7 +57,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rate",
-        type=_rates,
+        type=positive_numbers,
         default=[],
         metavar="N[,N...]",
         help="loads to project to, in requests per second (default: some below the capacity)",
@@ -69,11 +69,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         " p99 duration)",
     )
     parser.add_argument(
-        "--limit-ms", type=_positive, metavar="N", help="target of the goal in milliseconds"
+        "--limit-ms", type=positive_number, metavar="N", help="target of the goal in milliseconds"
     )
     parser.add_argument(
         "--current",
-        type=_positive,
+        type=positive_number,
         metavar="N",
         help="load of today, in requests per second, for the head-room (default: the rate in"
         " NAME.toml)",
@@ -203,20 +203,6 @@ def _exit_code(study: CapacityStudy) -> int:
         return MISSED
     # A comparison with NaN, which a refused load has, is false.
     return 0 if all(each.high_s <= limit_s for each in study.projections) else INCONCLUSIVE
-
-
-def _rates(text: str) -> list[float]:
-    return [_positive(part) for part in text.split(",")]
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise argparse.ArgumentTypeError(f"more than 0, not {text}")
-    return number
 
 
 COMMAND: Final = Command(

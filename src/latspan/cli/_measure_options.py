@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from latspan._shown import address, foreign
+from latspan.cli._command import positive_number, positive_numbers
 from latspan.cli._measure_limits import MOST_LIMIT_NS, check_limits, check_size
 from latspan.errors import ConfigError
 
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     load = parser.add_argument_group("load")
     load.add_argument(
         "--rate",
-        type=_levels,
+        type=positive_numbers,
         metavar="N[,N...]",
         help="requests per second, whatever happens to earlier ones (open loop); several rates are"
         " measured in turn",
@@ -90,7 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     load.add_argument(
         "--burstiness",
-        type=_positive,
+        type=positive_number,
         metavar="K",
         help="shape of gamma arrivals: below 1 for bursts, 1 is poisson (default: 0.5)",
     )
@@ -101,7 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     load.add_argument(
         "--speed",
-        type=_positive,
+        type=positive_number,
         default=1.0,
         metavar="X",
         help="speed of the replay: 2 doubles the rate (default: 1)",
@@ -459,22 +459,8 @@ def _lengths_in(folder: str) -> Iterator[int]:
         )
 
 
-def _levels(text: str) -> list[float]:
-    return [_positive(part) for part in text.split(",")]
-
-
 def _counts(text: str) -> list[float]:
     return [float(_count(part)) for part in text.split(",")]
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise argparse.ArgumentTypeError(f"more than 0, not {text}")
-    return number
 
 
 def _whole(text: str, least: int = 0) -> int:
@@ -499,7 +485,7 @@ def _seconds(text: str) -> float:
 
 
 def _percentile(text: str) -> float:
-    number = _positive(text.removeprefix("p"))
+    number = positive_number(text.removeprefix("p"))
     if not 1 <= number < 100:
         raise argparse.ArgumentTypeError(f"from 1 to below 100, for example 95, not {text}")
     return number

@@ -67,13 +67,13 @@ def test_the_key_is_sent_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["no: my-Private-45…", "no: bXktUHJpdmF0ZS00NTY3", "no: my-Private-4567"]
+    "response", ["no: my-Private-45…", "no: bXktUHJpdmF0ZS00NTY3", "no: my-Private-4567"]
 )
-def test_no_part_of_the_key_that_a_server_repeats_is_shown(said: str) -> None:
+def test_no_part_of_the_key_that_a_server_repeats_is_shown(response: str) -> None:
     """Neither its beginning, nor its Base64 form."""
     endpoint = Endpoint.from_url("http://h/v1", api_key="my-Private-4567")
-    assert endpoint.without_key(said).startswith("no: ***")
-    assert "Private" not in endpoint.without_key(said)
+    assert endpoint.without_key(response).startswith("no: ***")
+    assert "Private" not in endpoint.without_key(response)
 
 
 def test_a_key_in_the_path_is_sent_and_not_shown() -> None:

@@ -40,7 +40,7 @@ def test_one_lever_that_works_is_improved_and_attributable() -> None:
 
 
 def test_two_levers_at_once_that_miss_the_target_are_neither_met_nor_attributable() -> None:
-    """The worked example of a guide: from 900 to 550 ms with two levers, told as a win at 500."""
+    """Worked example of a guide: from 900 to 550 ms with two levers, reported as a win at 500."""
     asked = Question("duration", 95, limit_ns=500_000_000)
     faster = {"queue": 0.5, "prefill": 0.5, "decode": 0.62}
     levers = [LEVERS["prefix-cache"], LEVERS["batching"]]
