@@ -21,6 +21,7 @@ from latspan import Kind
 from latspan.testing import Script, ScriptedServer
 from support.otlp import await_listener, free_port
 from support.programs import serving
+from support.workers import TWO_OF_UVICORN
 
 pytest.importorskip("fastapi", reason="fastapi is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
@@ -65,7 +66,7 @@ def recorded(folder: Path, log: Path, *server: str) -> latspan.Recording:
     return latspan.open_recording(folder)
 
 
-@pytest.mark.parametrize("server", [(), ("--workers", "2")], ids=["one process", "two workers"])
+@pytest.mark.parametrize("server", [(), TWO_OF_UVICORN], ids=["one process", "two workers"])
 def test_a_served_application_is_recorded(tmp_path: Path, server: tuple[str, ...]) -> None:
     """Each request, call and stage has one line, linked to its request, in any worker."""
     recording = recorded(tmp_path / "recording", tmp_path / "log", *server)

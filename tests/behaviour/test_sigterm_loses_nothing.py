@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from support.otlp import free_ports
 from support.programs import PROGRAMS, serving
 from support.receivers import Receiver, receiving
-from support.workers import ask_every_worker
+from support.workers import TWO_OF_UVICORN, ask_every_worker
 
 RUN: Final = (sys.executable, "-m", "latspan", "run", "--")
 RUNS: Final = 10
@@ -155,7 +155,7 @@ def test_a_program_that_configures_latspan_exports_everything() -> None:
 
 SERVERS: Final = {
     "uvicorn": ("uvicorn", "serves_anything:asgi", "--port={port}"),
-    "uvicorn, 2 workers": ("uvicorn", "serves_anything:asgi", "--port={port}", "--workers=2"),
+    "uvicorn, 2 workers": ("uvicorn", "serves_anything:asgi", "--port={port}", *TWO_OF_UVICORN),
     "gunicorn, sync": ("gunicorn", "serves_anything:wsgi", "--bind=127.0.0.1:{port}", "-w2"),
     "gunicorn, gthread": (
         *("gunicorn", "serves_anything:wsgi", "--bind=127.0.0.1:{port}", "-w2"),

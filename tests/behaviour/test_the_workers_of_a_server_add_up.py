@@ -13,7 +13,7 @@ from support.otlp import free_port
 from support.pipes import all_at_once, pipes_in
 from support.programs import run_program, serving
 from support.receivers import Receiver, receiving
-from support.workers import ask_every_worker
+from support.workers import TWO_OF_UVICORN, ask_every_worker
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def test_the_workers_of_uvicorn_add_up(tmp_path: Path) -> None:
             "uvicorn",
             "serves_asgi:application",
             f"--port={port}",
-            "--workers=2",
+            *TWO_OF_UVICORN,
             LATSPAN_ENDPOINT=receiver.url,
         ),
     ):

@@ -166,6 +166,9 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
             yield process
             process.terminate()
             process.wait(_DEADLINE_S)
+        except BaseException as error:
+            error.add_note(log.read_text(errors="replace"))
+            raise
         finally:
             # A killed server leaves its workers behind.
             with suppress(ProcessLookupError):

@@ -9,10 +9,18 @@ from typing import Final
 from support.otlp import await_listener
 from support.pipes import all_at_once, pipes_in
 
-__all__ = ["ask_every_worker"]
+__all__ = ["TWO_OF_UVICORN", "ask_every_worker"]
 
 _AT_ONCE: Final = "/dev/null"
 _DEADLINE_S: Final = 30.0
+
+TWO_OF_UVICORN: Final = ("--workers=2", "--timeout-worker-healthcheck=60")
+"""
+Options of uvicorn for two workers that it does not replace.
+
+By default it kills a worker that does not answer for 5 s. On a busy machine a worker starts more
+slowly, and the requests that a killed worker has accepted are lost.
+"""
 
 
 def ask_every_worker(port: int, folder: Path, *, workers: int, more: int = 0) -> None:
