@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from latspan.integrations import (
-    Instrumentor,
-    MethodWrappers,
-    Patches,
-    UnderlyingClient,
-    patch_request_builder,
-    patch_stream_classes,
-    patch_stream_wrappers,
-)
+from latspan.integrations import Instrumentor, Patches, UnderlyingClient
 
 __all__ = ["AnthropicInstrumentor"]
 
@@ -30,26 +22,23 @@ class AnthropicInstrumentor(Instrumentor):
         them, and their warnings name the line of the caller, which an additional frame of latspan
         would shift.
         """
-        from anthropic import AsyncStream, Stream
-        from anthropic._base_client import AsyncAPIClient, BaseClient, SyncAPIClient
         from anthropic.lib import streaming
 
-        from latspan_anthropic import _messages
+        from latspan_anthropic._messages import open_messages
+        from latspan_stainless._methods import patch_client, patch_helpers
 
-        wrappers = MethodWrappers(streams=(Stream, AsyncStream))
-        patches.wrap_innermost(SyncAPIClient, "request", _messages.request(wrappers))
-        patches.wrap_innermost(AsyncAPIClient, "request", _messages.async_request(wrappers))
-        patch_request_builder(patches, BaseClient)
-        patch_stream_classes(patches, Stream, AsyncStream)
-        for prefix in ("", "Beta"):
-            wrapper = getattr(streaming, f"{prefix}MessageStream", None)
-            async_wrapper = getattr(streaming, f"{prefix}AsyncMessageStream", None)
-            if wrapper is not None and async_wrapper is not None:
-                patch_stream_wrappers(patches, wrapper, async_wrapper)
+        patch_client(patches, "anthropic", open_messages)
+        for name in ("MessageStream", "BetaMessageStream"):
+            for helper in (name, name.replace("Message", "AsyncMessage")):
+                if hasattr(streaming, helper):
+                    patch_helpers(patches, getattr(streaming, helper))
 
-    def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
+    def underlying_client(self, client: Any) -> UnderlyingClient | None:
         """Return the HTTP client that ``client``, a client of the SDK, sends through."""
-        del url, timeout_s
-        from latspan_anthropic._warm import underlying_client
+        from anthropic._base_client import AsyncAPIClient, SyncAPIClient
 
-        return underlying_client(client)
+        from latspan_stainless._clients import underlying_client
+
+        if not isinstance(client, SyncAPIClient | AsyncAPIClient):
+            return None
+        return underlying_client(client, "messages")

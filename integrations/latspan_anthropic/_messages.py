@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan.integrations import (
-    ANTHROPIC_MESSAGES,
-    Call,
-    MethodWrappers,
-    get_path,
-    open_call,
-    requested_body,
-    server_of,
-    with_names,
-)
-from latspan_anthropic._own_tracing import (
-    hide_current_span,
-    hide_current_span_async,
-    records_spans,
-)
+from latspan.integrations import Call, open_call
+from latspan.integrations.formats import ANTHROPIC_MESSAGES, get_path
+from latspan_stainless._clients import requested_body, server_of
+from latspan_stainless._own_tracing import records_spans
 
-__all__ = ["async_request", "request"]
+__all__ = ["open_messages"]
 
 _PATH: Final = "/v1/messages"
-
-_BY_POSITION: Final = ("cast_to", "options")
-"""The arguments of a client's ``request`` that the client's other methods pass by position."""
 
 _REQUEST_ATTRIBUTES: Final = {
     "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
@@ -39,28 +25,6 @@ _REQUEST_ATTRIBUTES: Final = {
 
 _PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
 """Names of the providers, by a word in the name of the client's class."""
-
-
-def request(wrappers: MethodWrappers) -> Callable[..., Any]:
-    """Return the replacement for ``SyncAPIClient.request``."""
-    return _unseen(wrappers.wrapper(open_messages), hide_current_span)
-
-
-def async_request(wrappers: MethodWrappers) -> Callable[..., Any]:
-    """Return the replacement for ``AsyncAPIClient.request``."""
-    return _unseen(wrappers.async_wrapper(open_messages), hide_current_span_async)
-
-
-def _unseen(
-    wrapper: Callable[..., Any],
-    out_of_sight: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
-) -> Callable[..., Any]:
-    def call_request(
-        wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        return wrapper(out_of_sight(instance, wrapped), instance, args, kwargs)
-
-    return with_names(call_request, *_BY_POSITION)
 
 
 def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:

@@ -11,7 +11,7 @@ __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 
 
 class _TransportInstrumentor(Instrumentor):
-    library: ClassVar[str]
+    library: ClassVar[str]  # pyright: ignore[reportIncompatibleVariableOverride] - one module
     _core: ClassVar[str]
     _official: ClassVar[str]
 

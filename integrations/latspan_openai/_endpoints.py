@@ -7,18 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from latspan import semconv
-from latspan.integrations import (
+from latspan.integrations import Call, is_instrumented, open_call
+from latspan.integrations.formats import (
     OPENAI_CHAT,
     OPENAI_COMPLETIONS,
     OPENAI_EMBEDDINGS,
     OPENAI_RESPONSES,
     OPENAI_RESPONSES_FETCHED,
     ApiFormat,
-    Call,
-    choices_requested,
-    is_instrumented,
-    open_call,
-    server_of,
 )
 from latspan_openai._arguments import (
     Reading,
@@ -35,6 +31,7 @@ from latspan_openai._arguments import (
 )
 from latspan_openai._client import provider_of
 from latspan_openai._usage import with_usage
+from latspan_stainless._clients import server_of
 
 __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "FETCHED_RESPONSES", "RESPONSES", "Endpoint"]
 
@@ -103,7 +100,7 @@ class Endpoint:
             streamed=bool(kwargs.get("stream")),
             choices=1
             if choices is None and "prompt" not in request
-            else choices_requested(request),
+            else self.api_format.choices_requested(request),
             attributes=attributes,
             request=request,
             # OpenInference patches what the SDK's methods call, so its span is opened inside

@@ -7,8 +7,6 @@ from typing import Any, cast
 
 from openai import NotGiven, Omit
 
-from latspan.integrations import requests_usage
-
 __all__ = ["with_usage"]
 
 
@@ -16,15 +14,15 @@ def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     """
     Return the arguments of a chat or completion, changed to request token counts for the stream.
 
-    The arguments are changed only if ``request_stream_usage`` is configured, the response is
-    streamed, and the caller does not set ``stream_options``. The caller's own objects are never
-    changed. A stream with token counts ends with one more chunk, which has ``usage`` and no
-    choices. The caller receives that chunk like any other.
+    The arguments are changed only if the response is streamed and the caller does not set
+    ``stream_options``. The caller's own objects are never changed. A stream with token counts ends
+    with one more chunk, which has ``usage`` and no choices. The caller receives that chunk like any
+    other.
 
     Args:
         kwargs: The arguments of the SDK's method.
     """
-    if not kwargs.get("stream") or not requests_usage() or _sets_stream_options(kwargs):
+    if not kwargs.get("stream") or _sets_stream_options(kwargs):
         return kwargs
     return {**kwargs, "stream_options": {"include_usage": True}}
 

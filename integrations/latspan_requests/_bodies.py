@@ -8,7 +8,13 @@ from typing import Any
 
 from urllib3.response import HTTPResponse
 
-from latspan._instrument import Patches, body_tracker, closing_of, iter_tracked_body
+from latspan._instrument import (
+    BODIES_ARE_FOLLOWED,
+    Patches,
+    body_tracker,
+    closing_of,
+    iter_tracked_body,
+)
 
 __all__ = ["at_its_end", "entering", "patch_bodies"]
 
@@ -24,6 +30,7 @@ def patch_bodies(patches: Patches) -> None:
     patches.replace(HTTPResponse, "drain_conn", _drain_conn_of)
     patches.replace(HTTPResponse, "release_conn", _release_conn_of)
     patches.replace(HTTPResponse, "close", _close_of)
+    patches.note(HTTPResponse, BODIES_ARE_FOLLOWED, value=True)
 
 
 def at_its_end(response: Any) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from latspan import Kind
 from latspan._units import NS_PER_MS as MS
 from latspan.integrations import Outcome
-from latspan.testing import Captured
+from latspan.testing import Captured, capture
 from tests.clients.conftest import MESSAGES, Driver
 
 ASKS: Any = {"model": "m", "messages": MESSAGES, "stream": True}
@@ -113,3 +113,31 @@ def test_the_case_of_a_header_has_no_effect(
     (record,) = seen.records
     assert (record.kind, record.name, record.outcome) == (Kind.CALL, "chat m", Outcome.COMPLETED)
     assert record.tokens.output == 2
+
+
+def test_a_reader_by_lines_may_stop_at_the_line_of_the_end_mark() -> None:
+    """It does not need the blank line after that, so the response is complete."""
+    events = (
+        {"type": "message_start", "message": {"id": "m", "role": "assistant", "stop_reason": None}},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "one"}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    )
+    lines = [f"{line}\n" for each in events for line in (f"data: {json.dumps(each)}", "")]
+    http: Any = pytest.importorskip("httpx")
+    headers = {"content-type": "text/event-stream"}
+
+    def respond(_request: Any) -> Any:
+        return http.Response(200, headers=headers, content=(line.encode() for line in lines))
+
+    for read, outcome in ((len(lines) - 1, Outcome.COMPLETED), (4, Outcome.CLOSED_EARLY)):
+        with (
+            capture() as captured,
+            http.Client(transport=http.MockTransport(respond)) as client,
+            client.stream("POST", "https://model.test/v1/messages", json=ASKS) as response,
+        ):
+            body = response.iter_raw()
+            for _ in range(read):
+                next(body)
+        (record,) = captured.records
+        assert (record.kind, record.outcome) == (Kind.CALL, outcome)

@@ -9,7 +9,8 @@ import pytest
 import latspan
 from latspan import Kind
 from latspan._operations import ModelCall
-from latspan.integrations import OPENAI_CHAT, Outcome, open_call
+from latspan.integrations import Outcome, open_call
+from latspan.integrations.formats import OPENAI_CHAT
 from latspan.testing import Captured, Script
 from tests.clients.conftest import LIBRARY, Driver, with_every_sdk
 

@@ -16,20 +16,26 @@ PLAIN = Script.chat(tokens=5, prefill_ms=1, gap_ms=1, flavor="plain")
 ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 
-def test_by_default_a_request_is_what_the_caller_made_it(seen: Captured) -> None:
-    """The very same arguments."""
-    del seen
-    kwargs = {"stream": True}
-
-    assert usage.with_usage(kwargs) is kwargs
-    assert kwargs == {"stream": True}
+def test_by_default_no_usage_is_requested(driver: Driver, seen: Captured) -> None:
+    """The last chunk is the finish chunk, which has no usage."""
+    assert _last_chunk(driver).choices[0].finish_reason == "stop"
+    (record,) = seen.records
+    assert record.tokens.source is TokenSource.UNKNOWN
 
 
-def test_where_nothing_is_configured_nothing_is_asked() -> None:
+def test_without_configuration_no_usage_is_requested(driver: Driver) -> None:
     """Latspan is off."""
-    kwargs = {"stream": True}
+    assert _last_chunk(driver).choices[0].finish_reason == "stop"
 
-    assert usage.with_usage(kwargs) is kwargs
+
+def _last_chunk(driver: Driver) -> Any:
+    chunks: list[Any] = []
+
+    async def program(client: Any) -> None:
+        await driver.read(await driver.create(client, stream=True), chunks.append)
+
+    driver.run(driver.transport(PLAIN), program)
+    return chunks[-1]
 
 
 @pytest.mark.parametrize("absent", [{}, {"stream_options": openai.NOT_GIVEN}], ids=["", "sentinel"])
@@ -68,15 +74,9 @@ def test_an_explicit_choice_of_the_caller_is_kept(seen: Captured, kwargs: dict[s
 
 def test_the_chunk_with_the_usage_is_handed_through(driver: Driver, seen: Captured) -> None:
     """It has no choices, and is the caller's like any other."""
-    chunks: list[Any] = []
-
-    async def program(client: Any) -> None:
-        stream = await driver.create(client, stream=True)
-        await driver.read(stream, chunks.append)
-
     with asked_for(request_stream_usage=True):
-        driver.run(driver.transport(PLAIN), program)
+        last = _last_chunk(driver)
 
-    assert (chunks[-1].choices, chunks[-1].usage.completion_tokens) == ([], 5)
+    assert (last.choices, last.usage.completion_tokens) == ([], 5)
     (record,) = seen.records
     assert (record.tokens.source, record.tokens.output) == (TokenSource.PROVIDER, 5)

@@ -10,7 +10,7 @@ import pytest
 
 from latspan._units import NS_PER_MS as MS
 from latspan._wire import ChunkKind
-from latspan.integrations import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
+from latspan.integrations.formats import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver
 

@@ -24,9 +24,26 @@ pytestmark = pytest.mark.skipif(find_spec("locust") is None, reason="locust is n
 LOCUSTFILE: Final = """
 import os
 
+import gevent
 import openai
-from locust import constant, task
 from latspan_locust import LatspanUser
+from locust import constant, events, task
+from locust.runners import WorkerRunner
+
+
+@events.init.add_listener
+def quit_when_enough_is_counted(environment, **_):
+    ends = []
+
+    def look(**_):
+        stats = environment.stats
+        names = {name for name, _ in stats.entries}
+        if names == {"ask", "fail"} and stats.total.num_requests >= 40 and not ends:
+            ends.append(gevent.spawn(environment.runner.quit))
+
+    if not isinstance(environment.runner, WorkerRunner):
+        environment.events.request.add_listener(look)
+        environment.events.worker_report.add_listener(look)
 
 
 class Reader(LatspanUser):
@@ -38,7 +55,6 @@ class Reader(LatspanUser):
 
     @task
     def turn(self):
-        # In a fixed order, so that a short run has both.
         self.turns += 1
         self.fail() if self.turns % 4 == 1 else self.ask()
 
@@ -56,13 +72,13 @@ class Reader(LatspanUser):
 
 
 def run(tmp_path: Path, *options: str) -> tuple[list[dict[str, Any]], int]:
-    """Run Locust for four seconds; return the rows of its tables, and the served chats."""
+    """Run Locust for 40 requests; return the rows of its tables, and the served chats."""
     file = tmp_path / "locustfile.py"
     file.write_text(LOCUSTFILE)
     with ScriptedServer(Script.chat(tokens=3, prefill_ms=20, gap_ms=1)) as server:
         command = (sys.executable, "-m", "locust", "-f", str(file), "--headless", "--json")
         done = subprocess.run(
-            (*command, "-u", "4", "-r", "4", "-t", "4s", "--skip-log", *options),
+            (*command, "-u", "4", "-r", "4", "-t", "90s", "--skip-log", *options),
             env={**os.environ, "URL": server.base_url},
             capture_output=True,
             text=True,

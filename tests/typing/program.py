@@ -7,7 +7,6 @@ from typing import Any, assert_type
 
 import latspan
 from latspan.testing import LatspanCapture
-from latspan.testing.plugin import latspan_capture as fixture
 
 
 @latspan.traced
@@ -109,7 +108,6 @@ async def main() -> None:
     assert_type(latspan.force_flush(), bool)
     latspan.uninstrument()
     latspan.shutdown()
-    assert fixture
 
 
 def test_latency(latspan_capture: LatspanCapture) -> None:
@@ -119,7 +117,8 @@ def test_latency(latspan_capture: LatspanCapture) -> None:
     assert_type(latspan_capture.metric("ttft", kind=latspan.Kind.CALL), latspan.Distribution)
     assert_type(latspan_capture.segment("queue", route="/chat"), latspan.Distribution)
     assert_type(latspan_capture.count(tenant="acme"), int)
-    assert_type(latspan_capture.segments(), tuple[str, ...])
-    assert_type(latspan_capture.where(model="m"), latspan.Snapshot)
-    assert_type(latspan_capture.group_by("model"), dict[str | None, latspan.Snapshot])
-    assert_type(latspan_capture.snapshot().diff(latspan_capture.snapshot()), latspan.Snapshot)
+    snapshot = latspan_capture.snapshot()
+    assert_type(snapshot.segments(), tuple[str, ...])
+    assert_type(snapshot.where(model="m"), latspan.Snapshot)
+    assert_type(snapshot.group_by("model"), dict[str | None, latspan.Snapshot])
+    assert_type(latspan_capture.snapshot().diff(snapshot), latspan.Snapshot)

@@ -23,8 +23,8 @@ from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_
 from latspan._instrument._promotion import formats_of, promote
 from latspan._operations import ModelCall
 from latspan._segments import Kind, Outcome
-from latspan._timeline import READER_BOUND_NS, Attempt, Reads
-from latspan._wire import EventReader
+from latspan._timeline import READER_BOUND_NS, Attempt
+from latspan._wire import Framing, StreamReader, framing_of, open_reader
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
@@ -94,7 +94,7 @@ class BodyTracker:
         self._interrupted: tuple[int, int, Outcome, str] | None = None
         self._end_ns: int | None = None
         self._readers: set[object] = set()
-        self._events: EventReader | None = None
+        self._events: StreamReader | None = None
         self._kept = False
         self._decoded = False
         self.coded = not decoded and _is_coded(call.headers)
@@ -106,9 +106,11 @@ class BodyTracker:
         """Whether the body is being decoded: if so, :meth:`flushed` follows its last read."""
         self.silent = False
         """Whether the body is tracked elsewhere, as a client library's stream."""
-        if call.reads is not None or _is_event_stream(call.headers):
-            self._events = EventReader(formats_of(call), self._keep)
-            call.reads = call.reads or Reads()
+        framing = framing_of(call.headers.get("content-type"))
+        if call.reads is not None or framing is not None:
+            framing = framing or Framing.EVENTS
+            self._events = open_reader(framing, formats_of(call, framing), self._keep)
+            call.expect_stream()
         self._whole = None if call.api_format is None or call.reads is not None else _Whole()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -184,7 +186,8 @@ class BodyTracker:
                 promote(call, events.api_format, self._request_body)
                 self._request_body = None
             elif events.foreign:
-                self._events = call.reads = None
+                self._events = None
+                call.forget_reads()
         if not self._kept and events.done is over:
             return
         if self._arrival is not None:
@@ -265,7 +268,7 @@ class BodyTracker:
             # The body is complete, even if it is closed before its decoder is flushed.
             outcome, done_ns = Outcome.COMPLETED, self._end_ns
             if self._whole is not None and self._whole.body:
-                self.call.end_with_response(self._whole.body)
+                self.call.keep_response(self._whole.body)
         if outcome is not Outcome.COMPLETED and self._interrupted is not None:
             # The cancelled read was the last one.
             self._note_early_end()
@@ -275,7 +278,7 @@ class BodyTracker:
         outcome, error_type = self._judged(outcome)
         if self.coded and not self._decoded:
             # No decoded data was received, so the events of the body are unknown.
-            self.call.reads = None
+            self.call.forget_reads()
         self._let_go()
         self.call.end(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
 
@@ -283,9 +286,12 @@ class BodyTracker:
         """Return outcome and error type, after the end mark and the status are applied."""
         call, attempt, events = self.call, self._attempt, self._events
         if events is not None:
-            if outcome is not Outcome.COMPLETED and events.ended(tuple(call.parts)):
-                # A caller that stops reading at the end mark has the complete response.
-                outcome = Outcome.COMPLETED
+            with _runtime.handle_internal_errors("the last events of a body"):
+                if outcome is Outcome.COMPLETED:
+                    events.flush()
+                elif events.ended(call.parts):
+                    # A caller that stops reading at the end mark has the complete response.
+                    outcome = Outcome.COMPLETED
             if events.done:
                 call.end_marked = True
         by_status = outcome_of_status(attempt.status, call.headers)
@@ -391,10 +397,6 @@ class _Whole:
     def body(self) -> bytes:
         """The complete body, or empty if it was too long."""
         return b"".join(self._parts)
-
-
-def _is_event_stream(headers: Any) -> bool:
-    return str(headers.get("content-type") or "").strip().lower().startswith("text/event-stream")
 
 
 def _is_coded(headers: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 from latspan._segments import Outcome
 
@@ -14,22 +14,15 @@ class Call(Protocol):
     """
     One logical call of a model's client library, which :func:`open_call` has opened.
 
-    :class:`MethodWrappers` records the response of a call and ends it. An integration that does not
-    use it runs the client's method in :meth:`active` and ends the call itself.
+    :func:`patch_method` opens and ends the calls of a method. An integration that cannot use it
+    runs the client's method in :meth:`active`, and then passes the result to
+    :func:`track_response`, or ends the call with the outcome of the exception.
     """
 
     def active(self) -> AbstractContextManager[object]:
         """
         Return a context in which requests are attempts of this call and spans are its children.
         """
-        ...
-
-    def returned(self) -> None:
-        """Record that the client library has returned the stream or the response."""
-        ...
-
-    def end_with_response(self, response: Any) -> None:
-        """Record a complete response and end the call; ``response`` is the object or its bytes."""
         ...
 
     def end(

@@ -27,7 +27,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from latspan import semconv
-from latspan._operations import ModelCall
+from latspan._operations import ModelCall, active_call
+from latspan._otel.providers import is_unset
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue
@@ -61,17 +62,16 @@ _LLM: Final[Mapping[str, frozenset[str]]] = {
 
 _ENRICHED: Final = "_latspan_enriched"
 
-_ENDS_ITS_OWN: Final = "com.anthropic.sdk.python"
+_END_THEIR_OWN: Final = ("com.anthropic.sdk.python", "mistralai_sdk_tracer")
 """
-Instrumentation scope of the SDK that ends its span when the response body is read, closed or
+Instrumentation scopes of the SDKs that end their span when the response body is read, closed or
 dropped.
 
 Other instrumentations end their spans based on the stream objects, as latspan does.
 """
 
 _CALLING_MODULES: Final = frozenset(
-    f"{__package__}.{name}"
-    for name in ("_method_wrappers", "_bodies", "_stream_classes", "_streams")
+    f"{__package__}.{name}" for name in ("_methods", "_bodies", "_stream_classes", "_streams")
 )
 """Modules of latspan whose functions call the SDK and receive its result or exception."""
 
@@ -90,8 +90,7 @@ def is_instrumented(module: str, instrumentor: str) -> bool:
 
 def has_global_provider() -> bool:
     """Return whether a tracer provider is set, so that other instrumentations record spans."""
-    unset = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
-    return not isinstance(trace.get_tracer_provider(), unset)
+    return not is_unset(trace.get_tracer_provider())
 
 
 _TRACKS_INSIDE: Final = "_latspan_tracks_inside"
@@ -186,23 +185,24 @@ def on_other_end(
     Return a callback that decides whether the end of the SDK's span waits for the end of ``call``.
 
     If a latspan function that called the SDK is on the stack, the end waits, because that function
-    is about to receive the outcome with more detail than the SDK's span has. Otherwise the caller
+    is about to receive the outcome with more detail than the SDK's span has. The end also waits in
+    another thread, in which the SDK does a part of the work of its method. Otherwise the caller
     has read, closed or dropped the body without the objects that latspan tracks, and the callback
     ends the call.
 
     Returns:
         The callback. It returns ``None`` to wait, or the attributes to set on the span now.
-        ``None`` instead of a callback if the span is not one of this SDK, because other
+        ``None`` instead of a callback if the span is not one of these SDKs, because other
         instrumentations end their spans in another way.
     """
     scope = getattr(span, "instrumentation_scope", None)
-    if not str(getattr(scope, "name", "")).startswith(_ENDS_ITS_OWN):
+    if not str(getattr(scope, "name", "")).startswith(_END_THEIR_OWN):
         return None
 
     def when_ended() -> Mapping[str, AttributeValue] | None:
         with handle_internal_errors("the end of the SDK's span"):
             if not call.finished:
-                if call.is_closing:
+                if call.is_closing or active_call() is call:
                     return None
                 finalizing = False
                 frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - as `logging` does
@@ -233,5 +233,5 @@ def _end(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
     elif status is trace.StatusCode.OK:
         outcome = Outcome.COMPLETED
         # The caller read the bytes directly, so nothing is known about the chunks.
-        call.reads = None
+        call.forget_reads()
     call.end(outcome, error_type=error_type, finalizing=finalizing)

@@ -2,9 +2,10 @@
 Discovery of latspan's integrations, and functions that switch them on and off together.
 
 An integration of latspan's own distribution is loaded when the library is imported that its name
-ends with, and not before: ``latspan_openai`` when ``openai`` is. Until then it is *awaited*. The
-integrations of other distributions are loaded at once, because only their code says which import
-they wait for.
+ends with, and not before: ``latspan_openai`` when ``openai`` is, and ``latspan_google.genai`` when
+``google.genai`` is. Until then it is *awaited*. If the library is a namespace package, whose import
+runs no code, the packages inside it are awaited. The integrations of other distributions are loaded
+at once, because only their code says which import they wait for.
 
 No function here holds a lock, because hooks run under import locks. ``_awaited`` is changed by
 atomic operations only. A hook removes its integration from ``_awaited`` after it has switched it
@@ -34,6 +35,7 @@ __all__ = [
     "Integration",
     "IntegrationStatus",
     "auto_instrument",
+    "awaited_packages",
     "disabled_by",
     "instrumented",
     "instrumented_libraries",
@@ -52,6 +54,15 @@ DISABLING_VARIABLES: Final = (_OWN_VARIABLE, "OTEL_PYTHON_DISABLED_INSTRUMENTATI
 """Variables with the names of integrations to leave off: latspan's own, and OpenTelemetry's."""
 
 _EVERY: Final = "*"
+
+_PACKAGES_IN: Final = {
+    "mistralai": ("mistralai.client", "mistralai.azure.client", "mistralai.gcp.client"),
+}
+"""
+Packages to await, by the namespace package that an integration's name ends with.
+
+They are the same as in the integration's ``library``, which only its code has.
+"""
 
 _switched_on: Final[dict[str, Instrumentor]] = {}
 """Integrations that were switched on at some time, by the import package of their library."""
@@ -165,8 +176,8 @@ def instrumentor_of(library: str) -> Instrumentor | None:
     Return the integration of a client library, on or off; ``None`` if there is none.
 
     Args:
-        library: Top-level package of the library; the integration's name is ``latspan_`` followed
-            by it.
+        library: Import package of the library; the integration's name is ``latspan_`` followed by
+            it.
     """
     for point in _ours():
         if point.name == _PREFIX + library:
@@ -286,7 +297,8 @@ def _switch_on_when_imported(point: EntryPoint) -> None:
                 _switch_off(point)
 
     if _is_installed(library) and _awaited.setdefault(point.name, switch_on) is switch_on:
-        when_imported(library, switch_on)
+        for package in awaited_packages(library):
+            when_imported(package, switch_on)
 
 
 def _stop_awaiting(point: EntryPoint) -> None:
@@ -294,7 +306,13 @@ def _stop_awaiting(point: EntryPoint) -> None:
     if switch_on is not None:
         from latspan._instrument._import_hooks import stop_awaiting
 
-        stop_awaiting(point.name.removeprefix(_PREFIX), switch_on)
+        for package in awaited_packages(point.name.removeprefix(_PREFIX)):
+            stop_awaiting(package, switch_on)
+
+
+def awaited_packages(library: str) -> tuple[str, ...]:
+    """Return the packages that are awaited for the integration of an import package."""
+    return _PACKAGES_IN.get(library, (library,))
 
 
 def _is_installed(library: str) -> bool:

@@ -126,7 +126,7 @@ class Exchange:
             adopt_llm_span(call)
         if start_up is not None:
             start_up()
-        call.method = sent.method
+        call.method, call.path = sent.method, sent.path
         outer = cast("Exchange | None", call.own_requests.under_way)
         if outer is not None:
             return cls(call, outer.send_begins(), sent, alone=False, outer=outer)

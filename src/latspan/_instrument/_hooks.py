@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context
-from opentelemetry.context import Context
 
 from latspan import _runtime, semconv
 from latspan._instrument._call import Call
@@ -17,11 +16,14 @@ from latspan._instrument._coexistence import (
     metrics_emitted_by_other,
     on_other_end,
 )
-from latspan._instrument._server_address import sent_request
+from latspan._instrument._server_address import address_of, sent_request
 from latspan._operations import ModelCall, SentRequest, inside
 from latspan._operations import active_call as _active_call
+from latspan._otel.current_span import current_span
+from latspan._otel.suppression import is_http_suppressed
+from latspan._otel.suppression import is_suppressed as is_all_suppressed
 from latspan._segments import Kind
-from latspan._spans import AttributeValue, EnrichingSink, NoSink, current_span
+from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
 from latspan._wire import ApiFormat, copy_fields
@@ -42,25 +44,6 @@ __all__ = [
     "requests_usage",
 ]
 
-_SUPPRESSION_KEYS = (
-    # The context keys have a random suffix, so they must be imported from the module that creates
-    # them.
-    context._SUPPRESS_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
-    "suppress_instrumentation",
-)
-_HTTP_SUPPRESSION_KEYS = (
-    *_SUPPRESSION_KEYS,
-    context._SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
-)
-
-
-def _suppressed(current: Context, keys: tuple[str, ...]) -> bool:
-    # A loop: `any` over a generator costs ten times as much, and this runs twice per call.
-    for key in keys:  # noqa: SIM110
-        if current.get(key):
-            return True
-    return False
-
 
 def is_switched_on() -> bool:
     """Return whether latspan is configured; otherwise an integration must do nothing."""
@@ -69,7 +52,7 @@ def is_switched_on() -> bool:
 
 def is_suppressed() -> bool:
     """Return whether HTTP instrumentation is suppressed in this context."""
-    return _suppressed(context.get_current(), _HTTP_SUPPRESSION_KEYS)
+    return is_http_suppressed(context.get_current())
 
 
 def open_call(
@@ -78,12 +61,13 @@ def open_call(
     provider: str,
     model: str | None,
     api_format: ApiFormat,
-    server: tuple[str, int] | None = None,
+    server: tuple[str, int] | str | None = None,
     client: object = None,
     streamed: bool = False,
     choices: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
     awaits_span: bool = False,
+    hides_span: bool = False,
     request: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """
@@ -94,14 +78,18 @@ def open_call(
         provider: Provider name of the GenAI conventions, for example ``openai``.
         model: The requested model, ``None`` if the request does not name one.
         api_format: API format of the response.
-        server: Host and port of the server, if known.
-        client: The client object, if :func:`patch_request_builder` records the requests that it
-            builds. Then only these requests are attempts of the call.
+        server: Base URL of the server, or its host and port; if given, only requests to this
+            server are attempts of the call.
+        client: The client object of an SDK whose requests latspan recognises by identity: the
+            OpenAI SDK and the Anthropic SDK. Only these requests are attempts of the call.
         streamed: Whether a streamed response was requested.
         choices: Number of choices requested.
         attributes: Further attributes of the span, known before the call.
         awaits_span: Whether another instrumentation opens its span inside the call. A transport
             integration finds that span there.
+        hides_span: Whether the client library must not see latspan's span, because it opens a span
+            of its own that it exports to another place. The parent of that span then is the
+            application's, as without latspan.
         request: Fields of the request, by their names in the API. Read only if content is
             captured, and then only the fields that hold content.
 
@@ -117,7 +105,7 @@ def open_call(
     if runtime is None:
         return None
     parent_context = context.get_current()
-    if _suppressed(parent_context, _SUPPRESSION_KEYS):
+    if is_all_suppressed(parent_context):
         return None
     try:
         known: dict[str, AttributeValue] = {
@@ -129,6 +117,8 @@ def open_call(
         if model is not None:
             model = text_of(model)
             known[semconv.GEN_AI_REQUEST_MODEL] = series["model"] = model
+        if isinstance(server, str):
+            server = address_of(server)
         if server is not None:
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
         if streamed:
@@ -155,6 +145,7 @@ def open_call(
             convention_metrics=convention_metrics,
             sink=None if other is None else EnrichingSink(runtime.sink(), other),
             awaits_span=awaits_span and other is None,
+            hides_span=hides_span,
         )
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, "the start of a call")
@@ -190,7 +181,7 @@ def open_exchange(
     if runtime is None:
         return None
     parent_context = context.get_current()
-    if _suppressed(parent_context, _HTTP_SUPPRESSION_KEYS):
+    if is_http_suppressed(parent_context):
         return None
     with _runtime.handle_internal_errors("the start of an HTTP exchange"):
         return ModelCall(
@@ -223,13 +214,13 @@ def requests_usage() -> bool:
     runtime = _runtime.current()
     if runtime is None or not runtime.request_stream_usage:
         return False
-    return not _suppressed(context.get_current(), _SUPPRESSION_KEYS)
+    return not is_all_suppressed(context.get_current())
 
 
 def active_call() -> ModelCall | None:
     """Return the call open in this context, ``None`` if HTTP instrumentation is suppressed."""
     call = _active_call()
-    if call is None or _suppressed(context.get_current(), _HTTP_SUPPRESSION_KEYS):
+    if call is None or is_http_suppressed(context.get_current()):
         return None
     return call
 

@@ -15,9 +15,9 @@ from latspan._instrument._requirements import conflict_with, library_of
 from latspan._warn_once import warn_once
 
 if TYPE_CHECKING:
-    from latspan._instrument._warmer import UnderlyingClient, Warmer
+    from latspan._instrument._warmer import UnderlyingClient
 
-__all__ = ["Instrumentor", "trigger_of"]
+__all__ = ["Instrumentor", "package_of", "triggers_of"]
 
 
 class Instrumentor(ABC):
@@ -41,8 +41,13 @@ class Instrumentor(ABC):
     requires: ClassVar[Collection[str]]
     """Requirement strings, for example ``openai >= 2, < 4``; all must hold."""
 
-    library: ClassVar[str] = ""
-    """Import package whose import triggers the patches; the first requirement's name if empty."""
+    library: ClassVar[str | tuple[str, ...]] = ""
+    """
+    Import package whose import triggers the patches; the first requirement's name if empty.
+
+    A namespace package has no code that is run at its import, so it triggers nothing. The packages
+    inside it that the application may import are listed instead; the first import triggers.
+    """
 
     triggers_start: ClassVar[bool] = True
     """
@@ -73,47 +78,50 @@ class Instrumentor(ABC):
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return the requirements."""
-        return self.requires
+        # One requirement as a string is a collection too, of its characters.
+        return (self.requires,) if isinstance(self.requires, str) else self.requires
 
     @abstractmethod
     def patch(self, patches: Patches) -> None:
         """Apply this integration's patches through ``patches``; the library is imported by now."""
 
-    def warmer(
-        self, client: Any, url: str | None, timeout_s: float
-    ) -> Warmer | UnderlyingClient | None:
+    def underlying_client(self, client: Any) -> UnderlyingClient | None:
         """
-        Return an object that opens connections of ``client`` before its first request.
+        Return the HTTP client that ``client`` sends through, so that :func:`latspan.warm` works.
 
         Args:
             client: Any client.
-            url: URL to connect to; ``None`` for the client's own base URL.
-            timeout_s: Maximum duration of each step of each request, in seconds.
 
         Returns:
             ``None`` for the client of another library, and for a client that latspan cannot warm.
         """
-        del client, url, timeout_s
+        del client
         return None
 
     def instrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         """Switch the integration on if a supported version of the library is installed."""
-        if not self._is_on and self._is_supported():
-            self._is_on = True
-            note_switched_on(self._package(), self)
-            when_imported(trigger_of(self), self._patch)
+        try:
+            if not self._is_on and self._is_supported():
+                self._is_on = True
+                note_switched_on(self._package(), self)
+                for trigger in triggers_of(self):
+                    when_imported(trigger, self._patch)
+        except Exception as error:  # noqa: BLE001 - it may be another distribution's
+            self._is_on = False
+            warn_once(f"{type(self).__qualname__} could not be switched on and stays off", error)
 
     def uninstrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         """Switch the integration off if it is on."""
         self._is_on = False
-        stop_awaiting(trigger_of(self), self._patch)
+        for trigger in triggers_of(self):
+            stop_awaiting(trigger, self._patch)
         self._restore()
 
     def _package(self) -> str:
-        return trigger_of(self).partition(".")[0]
+        return package_of(self)
 
     def _is_supported(self) -> bool:
-        conflict = conflict_with(self.requires)
+        conflict = conflict_with(tuple(self.instrumentation_dependencies()))
         if conflict is None:
             return True
         if conflict.found:
@@ -152,7 +160,7 @@ class Instrumentor(ABC):
         self._restore()
         if not isinstance(error, Exception):
             raise error
-        warn_once(f"{trigger_of(self)} is not instrumented: its integration failed", error)
+        warn_once(f"{package_of(self)} is not instrumented: its integration failed", error)
 
     def _restore(self) -> None:
         patches, self._patches = self._patches, None
@@ -161,6 +169,22 @@ class Instrumentor(ABC):
             note_patched(self._package(), is_patched=False)
 
 
-def trigger_of(integration: Instrumentor) -> str:
-    """Return the module whose import triggers the patches of an integration."""
-    return integration.library or library_of(next(iter(integration.requires)))
+def triggers_of(integration: Instrumentor) -> tuple[str, ...]:
+    """Return the modules of which the first import triggers the patches of an integration."""
+    library = integration.library or library_of(
+        next(iter(integration.instrumentation_dependencies()))
+    )
+    return (library,) if isinstance(library, str) else library
+
+
+def package_of(integration: Instrumentor) -> str:
+    """
+    Return the import package of the library of an integration, whose name ends with it.
+
+    It is the top-level package, unless the distribution is named after a package inside a
+    namespace package: ``google-genai`` after ``google.genai``.
+    """
+    trigger = triggers_of(integration)[0]
+    requirement = next(iter(integration.instrumentation_dependencies()))
+    named = library_of(requirement).replace("-", ".")
+    return named if f"{trigger}.".startswith(f"{named}.") else trigger.partition(".")[0]

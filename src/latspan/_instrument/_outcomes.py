@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import cast
 
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
+from latspan._timeline import Attempt
+from latspan._wire import get_path
 
-__all__ = ["FIRST_ERROR_STATUS", "error_type_of", "is_error", "outcome_of", "outcome_of_status"]
+__all__ = [
+    "FIRST_ERROR_STATUS",
+    "error_type_of",
+    "failure_of",
+    "is_error",
+    "outcome_of",
+    "outcome_of_status",
+]
 
 FIRST_ERROR_STATUS = 400
 """Lowest HTTP status code of an error."""
 _TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
+_LAST_ERROR_STATUS = 599
 _CANCELLATIONS = (
     ("asyncio", "CancelledError"),
     ("trio", "Cancelled"),
@@ -29,7 +39,8 @@ def outcome_of(error: BaseException) -> Outcome:
     Return the outcome of a call that ended with ``error``.
 
     Exceptions of client libraries are recognised without importing the library: by the attributes
-    ``status_code`` and ``response.headers``, and a timeout by its class name.
+    ``status_code``, ``status`` or ``code``, and ``response.headers`` or ``headers``, or botocore's
+    mapping ``response``, and a timeout by its class name.
     """
     if isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancellation(error):
         return Outcome.CANCELLED
@@ -43,6 +54,27 @@ def outcome_of(error: BaseException) -> Outcome:
     if status is None:
         return Outcome.ERROR
     return outcome_of_status(status, _headers_of(error))
+
+
+def failure_of(
+    error: BaseException, attempt: Attempt | None, headers: object
+) -> tuple[Outcome, str]:
+    """
+    Return the outcome and the error type of a call that raised ``error``.
+
+    Args:
+        error: The exception. If it has no status code, the one of the response counts.
+        attempt: The attempt whose response the client library used; ``None`` if no transport
+            reported one.
+        headers: Headers of that response, in any container.
+    """
+    outcome = outcome_of(error)
+    status = None if attempt is None else attempt.status
+    if outcome is not Outcome.ERROR or status is None or not is_error(status):
+        return outcome, error_type_of(error)
+    if _status_of(error) is not None:
+        return outcome, error_type_of(error)
+    return outcome_of_status(status, headers), str(status)
 
 
 def is_error(status: int) -> bool:
@@ -69,13 +101,19 @@ def outcome_of_status(status: int | None, headers: object) -> Outcome:
 
 def error_type_of(error: BaseException) -> str:
     """
-    Return ``error.type``: the status code, or the exception's qualified name; never its message.
+    Return ``error.type``: the status code, a code, or the exception's name; never its message.
+
+    The code is that of an error inside a stream of AWS. The name is qualified.
 
     Source: OpenTelemetry semantic conventions, "Recording errors on spans".
     """
     status = _status_of(error)
     if status is not None:
         return str(status)
+    # botocore's exception for an event inside a stream, which has no status of its own.
+    code = _in_botocores(error, "Error", "Code")
+    if isinstance(code, str) and code:
+        return code
     cls = type(error)
     if cls.__module__ == "builtins":
         return cls.__qualname__
@@ -93,16 +131,40 @@ def _is_cancellation(error: BaseException) -> bool:
 
 def _status_of(error: BaseException) -> int | None:
     with handle_internal_errors("the status of an exception"):
-        status = getattr(error, "status_code", None)
-        # The exception for an error inside a stream may have the successful status of its
-        # response.
-        return status if isinstance(status, int) and is_error(status) else None
+        # The other names are read only from the object itself: as a property of a class, they may
+        # be deprecated, and reading one would warn the application.
+        own = vars(error)
+        for status in (
+            getattr(error, "status_code", None),
+            own.get("status"),
+            # Without a response, it is the code of an event inside a stream.
+            own.get("code") if "response" in own else None,
+            _in_botocores(error, "ResponseMetadata", "HTTPStatusCode"),
+        ):
+            # The exception for an error inside a stream may have the successful status of its
+            # response, and many numbers are not HTTP status codes.
+            if isinstance(status, int) and FIRST_ERROR_STATUS <= status <= _LAST_ERROR_STATUS:
+                return status
     return None
 
 
 def _headers_of(error: BaseException) -> object:
     with handle_internal_errors("the headers of an exception"):
-        return getattr(getattr(error, "response", None), "headers", None)
+        headers = getattr(getattr(error, "response", None), "headers", None)
+        for found in (
+            headers,
+            getattr(error, "headers", None),
+            _in_botocores(error, "ResponseMetadata", "HTTPHeaders"),
+        ):
+            if found is not None:
+                return found
+    return None
+
+
+def _in_botocores(error: BaseException, *path: str) -> object:
+    """Return a value of the response in an exception of botocore, ``None`` for any other."""
+    with handle_internal_errors("the response of an exception"):
+        return get_path(cast("Mapping[str, object]", getattr(error, "response", None)), *path)
     return None
 
 

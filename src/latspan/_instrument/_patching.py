@@ -177,7 +177,7 @@ class Patches:
         if module not in sys.modules and not _exists(module):
             raise InstrumentationError(
                 f"there is no module '{module}'",
-                hint="this version of the library is not supported; see docs/known-issues.md",
+                hint="the name is wrong, or this version of the library is not supported",
             )
 
         def apply() -> None:
@@ -225,7 +225,7 @@ class Patches:
         if not callable(method):
             raise InstrumentationError(
                 f"{_name_of(owner)} has no method '{name}'",
-                hint="this version of the library is not supported; see docs/known-issues.md",
+                hint="the name is wrong, or this version of the library is not supported",
             )
         return method
 

@@ -6,24 +6,54 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from latspan import semconv
 from latspan._operations import ModelCall
-from latspan._wire import ApiFormat, choices_requested
+from latspan._wire import ApiFormat, Framing, StreamFormat
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
+from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
+from latspan._wire.cohere_chat import COHERE_CHAT
+from latspan._wire.gemini_generate import GEMINI_GENERATE_CONTENT
+from latspan._wire.ollama_chat import OLLAMA_CHAT, OLLAMA_GENERATE
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
 from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
 
 __all__ = ["formats_of", "promote"]
 
-_ASKED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
-"""API formats whose streams are recognised by their first event."""
+# Google's and Cohere's come first: in their events, the arguments of a tool call or a document may
+# be JSON of the application's, in which a pattern of another API could match.
+_ASKED: Final = (
+    GEMINI_GENERATE_CONTENT,
+    COHERE_CHAT,
+    ANTHROPIC_MESSAGES,
+    OPENAI_RESPONSES,
+    OPENAI_COMPLETIONS,
+    OPENAI_CHAT,
+)
+"""API formats of server-sent events; a stream is recognised by its first event."""
 
-_FETCHED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES_FETCHED, OPENAI_COMPLETIONS, OPENAI_CHAT)
+_FETCHED: Final = tuple(
+    OPENAI_RESPONSES_FETCHED if each is OPENAI_RESPONSES else each for each in _ASKED
+)
 """The same for GET requests, which fetch an existing response and generate nothing new."""
 
-_PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+_OTHERS: Final = {
+    Framing.LINES: (OLLAMA_CHAT, OLLAMA_GENERATE),
+    Framing.MESSAGES: (BEDROCK_CONVERSE, BEDROCK_INVOKE),
+}
+"""API formats of other framings; a stream is recognised by its first event too."""
+
+_PROVIDERS: Final = (
+    (re.compile(r"api\.openai\.com"), "openai"),
+    (re.compile(r"api\.anthropic\.com"), "anthropic"),
+    (re.compile(r"(?:api|codestral)\.mistral\.ai"), "mistral_ai"),
+    (re.compile(r"(?:.+-)?aiplatform\.(?:.+\.)?googleapis\.com"), "gcp.vertex_ai"),
+    (re.compile(r"bedrock-runtime(?:-fips)?\..+"), "aws.bedrock"),
+)
+"""Provider by the name of the server, whatever the format of its responses."""
 
 _LONGEST_READ: Final = 1 << 16
 """Maximum size in bytes of a request that is parsed on the caller's thread, in less than 1 ms."""
@@ -33,10 +63,18 @@ _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
 _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 
-def formats_of(call: ModelCall) -> Sequence[ApiFormat]:
-    """Return the API formats that the response stream of a call or an exchange may have."""
+def formats_of(call: ModelCall, framing: Framing) -> Sequence[ApiFormat]:
+    """
+    Return the API formats that the response stream of a call or an exchange may have.
+
+    Args:
+        call: The call or the exchange.
+        framing: Framing of the response.
+    """
     if call.api_format is not None:
         return (call.api_format,)
+    if framing is not Framing.EVENTS:
+        return _OTHERS[framing]
     return _FETCHED if call.method.upper() == "GET" else _ASKED
 
 
@@ -53,11 +91,12 @@ def promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) 
         call.request = request_body
     stream = api_format.stream
     host = "" if call.server is None else call.server[0]
-    provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
+    provider = next((name for names, name in _PROVIDERS if names.fullmatch(host)), None)
+    provider = provider or ("" if stream is None else stream.provider)
     request = _request_in(request_body)
-    name = request.get("model")
+    name = _model_in_path(stream, call.path) or request.get("model")
     model = name[:256] if isinstance(name, str) else None
-    call.choices = choices_requested(request)
+    call.choices = api_format.choices_requested(request)
     named = {} if model is None else {"model": model}
     call.becomes_call(
         api_format,
@@ -70,6 +109,13 @@ def promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) 
         },
         series={"provider": provider, **named},
     )
+
+
+def _model_in_path(stream: StreamFormat | None, path: str) -> str | None:
+    if stream is None or stream.model_in_path is None:
+        return None
+    found = stream.model_in_path.search(path)
+    return None if found is None else unquote(found[1])
 
 
 def _request_in(body: bytes | None) -> Mapping[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from latspan._operations import SentRequest
 
-__all__ = ["port_of", "requested_body", "sent_request", "server_of"]
+__all__ = ["address_of", "port_of", "sent_request"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -17,16 +18,16 @@ def port_of(scheme: str, port: int | None) -> int:
     return port or _DEFAULT_PORTS.get(scheme, 443)
 
 
-def server_of(client: Any) -> tuple[str, int] | None:
-    """Return host and port of a Stainless SDK's client, ``None`` if the client has no base URL."""
-    # The private attribute is tried first, because the property `base_url` of openai 3 imports a
-    # module.
-    url = getattr(client, "_base_url", None) or getattr(client, "base_url", None)
-    host: str | None = getattr(url, "host", None)
-    if not host:
+@lru_cache(maxsize=64)
+def address_of(url: str) -> tuple[str, int] | None:
+    """Return host and port of a URL, ``None`` if it has no host or is not valid."""
+    try:
+        parts = urlsplit(url)
+        return (
+            None if parts.hostname is None else (parts.hostname, port_of(parts.scheme, parts.port))
+        )
+    except ValueError:
         return None
-    port: int | None = getattr(url, "port", None)
-    return host, port or _DEFAULT_PORTS.get(getattr(url, "scheme", ""), 443)
 
 
 def sent_request(request: Any) -> SentRequest:
@@ -44,13 +45,3 @@ def sent_request(request: Any) -> SentRequest:
         path=url.raw_path.partition(b"?")[0].decode("ascii"),
         body=body if isinstance(body, bytes) else None,
     )
-
-
-def requested_body(options: Any) -> Mapping[str, Any]:
-    """Return the JSON body of a Stainless SDK's request, with the caller's extra fields."""
-    parts = (options.json_data, getattr(options, "extra_json", None))
-    body: dict[str, Any] = {}
-    for part in parts:
-        if isinstance(part, Mapping):
-            body |= cast("Mapping[str, Any]", part)
-    return body

@@ -5,52 +5,75 @@ Each function takes a method of the library and returns its replacement, which b
 original for every stream that latspan does not track. A stream is tracked if it has the attribute
 ``_latspan_tracker``. Only the stream refers to its tracker, so the tracker's finaliser runs when
 the stream is deleted. A stream that the caller made from a raw response has no tracker yet; the
-hooks then take over the tracking of the response's body (``claim_body``). Of the SDK's private
-members, only ``_raw_stream`` of its wrapper classes is read.
+hooks then take over the tracking of the response's body (``claim_body``).
+
+A generator has no class of its own that could be hooked. It is replaced by a generator that reads
+it, which holds the tracker in its frame.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan._instrument._bodies import claim_body
 from latspan._instrument._close_hooks import aclosing_of, closing_of
 from latspan._instrument._patching import Patches
 from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
 from latspan._operations import ModelCall
-from latspan._wire import ApiFormat
+from latspan.errors import InstrumentationError
 
-__all__ = ["patch_stream_classes", "patch_stream_wrappers", "track_stream"]
+__all__ = [
+    "HOOKED",
+    "GeneratorTracker",
+    "patch_stream",
+    "patch_stream_holder",
+    "track_stream",
+]
 
 _TRACKER: Final = "_latspan_tracker"
 """Attribute of a stream that holds its tracker."""
 
+HOOKED: Final = "_latspan_stream"
+"""Attribute of a class whose streams can be tracked."""
 
-def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> None:
+
+def patch_stream(patches: Patches, cls: type) -> None:
     """
-    Hook the iteration, ``with`` and close methods of two stream classes.
+    Hook the iteration, ``with`` and close methods of a stream class.
 
-    A class must have the method that iterates; the others are optional. Individual objects cannot
-    be hooked where they are created, because Python looks these methods up in the class.
+    The class iterates synchronously, asynchronously or both: with a generator, or over itself. The
+    other methods are optional. Individual objects cannot be hooked where they are created, because
+    Python looks these methods up in the class. The hooks have no effect on streams that do not
+    belong to a recorded call.
 
     Args:
         patches: Applies and removes the patches.
-        stream: Class that iterates synchronously.
-        async_stream: Class that iterates asynchronously.
+        cls: Class of the streams that an SDK's methods return.
+
+    Raises:
+        InstrumentationError: The class does not iterate.
     """
-    closing, aclosing = closing_of(_tracker_of), aclosing_of(_tracker_of)
-    patches.replace(stream, "__iter__", _iter_of)
-    _replace(patches, stream, __next__=_next_of, __enter__=_enter_of)
-    # If the class has a `close`, the exit of `with` calls it.
-    if not _replace(patches, stream, close=closing):
-        _replace(patches, stream, __exit__=closing)
-    patches.replace(async_stream, "__aiter__", _aiter_of)
-    _replace(patches, async_stream, __anext__=_anext_of, __aenter__=_aenter_of)
-    if not _replace(patches, async_stream, close=aclosing, aclose=aclosing):
-        _replace(patches, async_stream, __aexit__=aclosing)
+    iterates_async = hasattr(cls, "__aiter__")
+    if not iterates_async and not hasattr(cls, "__iter__"):
+        raise InstrumentationError(f"{cls.__qualname__} does not iterate, so it is no stream class")
+    if hasattr(cls, "__iter__"):
+        patches.replace(cls, "__iter__", _iter_of)
+        _replace(patches, cls, __next__=_next_of, __enter__=_enter_of)
+        # If the class has a `close`, the exit of `with` calls it.
+        closing = closing_of(_tracker_of)
+        if iterates_async or not _replace(patches, cls, close=closing):
+            _replace(patches, cls, __exit__=closing)
+    if iterates_async:
+        patches.replace(cls, "__aiter__", _aiter_of)
+        _replace(patches, cls, __anext__=_anext_of, __aenter__=_aenter_of)
+        aclosing = aclosing_of(_tracker_of)
+        if not _replace(patches, cls, close=aclosing, aclose=aclosing):
+            _replace(patches, cls, __aexit__=aclosing)
+    patches.note(cls, HOOKED, value=True)
 
 
 def _replace(patches: Patches, cls: type, **replacing: Callable[..., Any]) -> bool:
@@ -61,29 +84,32 @@ def _replace(patches: Patches, cls: type, **replacing: Callable[..., Any]) -> bo
     return bool(there)
 
 
-def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) -> None:
+def patch_stream_holder(patches: Patches, cls: type, attribute: str) -> None:
     """
-    Hook the ``close`` of two classes that wrap a stream and close its response directly.
+    Hook the ``close`` of a class that holds a stream and closes the stream's response directly.
 
     Args:
         patches: Applies and removes the patches.
-        wrapper: Class that holds a stream in ``_raw_stream`` and has a ``close``.
-        async_wrapper: The same with an asynchronous ``close``.
+        cls: Class that has a ``close``, synchronous or asynchronous.
+        attribute: Attribute of its objects that holds the stream.
     """
-    patches.replace(wrapper, "close", closing_of(_tracker_inside))
-    patches.replace(async_wrapper, "close", aclosing_of(_tracker_inside))
+
+    def tracker_inside(holder: Any) -> StreamTracker | None:
+        return _tracker_of(getattr(holder, attribute, None))
+
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", cls).close))
+    patches.replace(cls, "close", (aclosing_of if is_async else closing_of)(tracker_inside))
 
 
-def track_stream(call: ModelCall, api_format: ApiFormat, stream: Any) -> StreamTracker:
+def track_stream(call: ModelCall, stream: Any) -> StreamTracker:
     """
     Track ``stream``, the response of ``call``, to its end.
 
     Args:
         call: The call.
-        api_format: API format of the stream's chunks.
         stream: Instance of a patched class.
     """
-    tracker = _HeldByItsStream(call, api_format)
+    tracker = _HeldByItsStream(call)
     setattr(stream, _TRACKER, tracker)
     return tracker
 
@@ -99,18 +125,25 @@ class _HeldByItsStream(StreamTracker):
             self.dropped()
 
 
+class GeneratorTracker(_HeldByItsStream):
+    """Tracker of a generator, which cannot be read on once its reader has left it."""
+
+    __slots__ = ()
+
+    def left(self, reader: object) -> None:
+        """End the call, unless its generator was never read: then its finaliser ends the call."""
+        super().left(reader)
+        self.call.end_if_left(finalizing=True)
+
+
 def _tracker_of(stream: Any) -> StreamTracker | None:
     tracker: StreamTracker | None = getattr(stream, _TRACKER, None)
     if tracker is None:
         # The caller made this stream from a raw response, whose body was tracked so far.
         call = claim_body(getattr(stream, "response", None))
-        if call is not None and call.api_format is not None:
-            return track_stream(call, call.api_format, stream)
+        if call is not None:
+            return track_stream(call, stream)
     return tracker
-
-
-def _tracker_inside(wrapper: Any) -> StreamTracker | None:
-    return _tracker_of(getattr(wrapper, "_raw_stream", None))
 
 
 def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:

@@ -20,17 +20,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from latspan import _runtime
-from latspan._instrument._outcomes import error_type_of, outcome_of
+from latspan._instrument._outcomes import failure_of
 from latspan._operations import ModelCall
 from latspan._segments import Outcome
-from latspan._wire import ApiFormat, ContentShape
+from latspan._wire import ApiFormat, ChunkKind, ContentShape
 
 __all__ = ["StreamTracker", "aiter_tracked", "iter_tracked"]
 
 _T = TypeVar("_T")
+
+_KINDS: Final = frozenset(map(int, ChunkKind))
 
 _REFUSALS: Final = (RuntimeError, ValueError)
 """
@@ -43,15 +45,16 @@ class StreamTracker:
     Tracker of one stream on behalf of its call.
 
     Args:
-        call: The call that the stream belongs to.
-        api_format: API format of its chunks.
+        call: The call that the stream belongs to; its API format is known.
     """
 
     __slots__ = ("_api_format", "_entered", "_only_text", "_readers", "call", "look")
 
-    def __init__(self, call: ModelCall, api_format: ApiFormat) -> None:
+    def __init__(self, call: ModelCall) -> None:
         self.call = call
-        self._api_format = api_format
+        if call.reads is None:
+            call.expect_stream()
+        self._api_format = api_format = cast("ApiFormat", call.api_format)
         self._entered = False
         self._readers: set[object] = set()
         self._only_text = api_format.only_text or _ZERO
@@ -74,7 +77,15 @@ class StreamTracker:
             call.keep_copy(api_format, chunk)
             if is_first and call.parts and not api_format.continuous_usage(call.parts[0]):
                 self.look = self._only_text
-        return api_format.classify_chunk(chunk)
+        # The format may be another distribution's, whose error must not reach the application.
+        try:
+            kind = api_format.classify_chunk(chunk)
+            if kind not in _KINDS:
+                raise TypeError(f"classify_chunk of {api_format.name} returned no ChunkKind")
+        except Exception as error:  # noqa: BLE001 - see above
+            _runtime.log_internal_error(error, "the kind of a chunk")
+            return 0
+        return kind
 
     def begins(self, reader: object) -> None:
         """Record that an iterator begins to read, possibly after the caller left another one."""
@@ -135,7 +146,8 @@ class StreamTracker:
         self._readers.discard(reader)
         if self._readers and isinstance(error, _REFUSALS) and "already" in str(error):
             return
-        self.ended(before_ns, outcome_of(error), error_type_of(error))
+        call = self.call
+        self.ended(before_ns, *failure_of(error, call.answering, call.headers))
 
     def left(self, reader: object) -> None:
         """
@@ -276,6 +288,9 @@ async def _aiterate(
         tracker.ended(before)
     except GeneratorExit:
         tracker.left(reader)
+        if isinstance(source, AsyncGenerator):
+            # Without latspan, `aclose()` would close the client library's own generator.
+            await cast("AsyncGenerator[_T]", source).aclose()
         raise
     except BaseException as error:
         # A stopping event loop cancels the tasks that close dropped iterators; such a

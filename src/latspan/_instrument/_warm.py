@@ -12,7 +12,7 @@ from typing import Any, cast, overload
 from latspan import _runtime
 from latspan._clock import SystemClock
 from latspan._instrument._discovery import instrumentor_of
-from latspan._instrument._warmer import UnderlyingClient, Warmer
+from latspan._instrument._warmer import UnderlyingClient, Warmer, WarmsTransport
 from latspan._timeline import Attempt
 from latspan._units import in_unit
 from latspan.errors import ConfigError, InstrumentationError
@@ -254,7 +254,12 @@ def _asked(client: Any, url: str | None, timeout_s: float) -> Warmer | Underlyin
     libraries = dict.fromkeys(cls.__module__.partition(".")[0] for cls in type(client).__mro__)
     for library in libraries:
         instrumentor = instrumentor_of(library)
-        found = None if instrumentor is None else instrumentor.warmer(client, url, timeout_s)
+        if instrumentor is None:
+            continue
+        if isinstance(instrumentor, WarmsTransport):
+            found = instrumentor.warmer(client, url, timeout_s)
+        else:
+            found = instrumentor.underlying_client(client)
         if found is not None:
             return found
     return None

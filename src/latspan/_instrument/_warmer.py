@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from latspan._timeline import Attempt
 
-__all__ = ["UnderlyingClient", "Warmer"]
+__all__ = ["UnderlyingClient", "Warmer", "WarmsTransport"]
 
 
 class Warmer(Protocol):
@@ -38,6 +38,25 @@ class Warmer(Protocol):
 
     def release(self, response: Any) -> Any:
         """Read and close a response, and return whether its connection stays open."""
+        ...
+
+
+@runtime_checkable
+class WarmsTransport(Protocol):
+    """Interface of an integration of an HTTP library whose connections latspan can open."""
+
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | None:
+        """
+        Return an object that opens connections of ``client`` before its first request.
+
+        Args:
+            client: Any client.
+            url: URL to connect to; ``None`` for the client's own base URL.
+            timeout_s: Maximum duration of each step of each request, in seconds.
+
+        Returns:
+            ``None`` for the client of another library, and for a client that latspan cannot warm.
+        """
         ...
 
 

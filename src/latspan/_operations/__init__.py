@@ -22,7 +22,8 @@ from latspan._operations._enclosing import active_scope, enclosing_scopes, is_le
 from latspan._operations._handoff import Handoff, attached, handoff_here
 from latspan._operations._open_calls import abandon_open_calls, active_call, end_left_calls
 from latspan._operations._own_requests import REDIRECTS, SentRequest
-from latspan._operations._scope import Known, LocalScope, request_around
+from latspan._operations._scope import LocalScope, request_around
+from latspan._operations._scope_end import Known
 
 __all__ = [
     "REDIRECTS",

@@ -25,7 +25,7 @@ copy the chunk or call a property.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
@@ -41,20 +41,18 @@ from latspan._operations._context import (
 from latspan._operations._enclosing import NO_SCOPE, current_scope, enclosing_scopes
 from latspan._operations._open_calls import current_call, open_calls
 from latspan._operations._own_requests import OwnRequests
-from latspan._runtime import Runtime, handle_internal_errors, log_internal_error
+from latspan._operations._response_parts import ResponseParts
+from latspan._runtime import Runtime
 from latspan._segments import Kind, Mark, Outcome, Source
 from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
-from latspan._timeline import Attempt, ChildInterval, Reads, Timeline, answering
-from latspan._wire import ApiFormat, copied
+from latspan._timeline import Attempt, ChildInterval, Timeline, answering
+from latspan._wire import ApiFormat
 
 __all__ = ["ModelCall"]
 
-_LAST_PARTS: Final = 3
-"""Parts kept after the first: finish reason, usage and server timings may be in three parts."""
 
-
-class ModelCall:
+class ModelCall(ResponseParts):
     """
     A call in flight, or an HTTP exchange outside any call.
 
@@ -73,6 +71,7 @@ class ModelCall:
         convention_metrics: Whether the call is recorded in the metrics of the GenAI conventions.
         sink: Destination of the span; the runtime's sink if not given.
         awaits_span: Whether another instrumentation opens the call's span inside the call.
+        hides_span: Whether the span of the call is not the current one inside the call.
     """
 
     __slots__ = (
@@ -83,9 +82,9 @@ class ModelCall:
         "_done_other_ns",
         "_ending",
         "_entered",
+        "_hidden_in",
         "_inline",
         "_loop",
-        "_most_parts",
         "_observation",
         "_offset_ns",
         "_parent",
@@ -96,12 +95,8 @@ class ModelCall:
         "_start_other_ns",
         "_started_with",
         "_timeline",
-        "api_format",
         "attempts",
-        "choices",
-        "end_marked",
         "finished",
-        "gathered",
         "headers",
         "kind",
         "left",
@@ -110,9 +105,8 @@ class ModelCall:
         "now",
         "outcome",
         "own_requests",
-        "parts",
+        "path",
         "propagates",
-        "reads",
         "request",
         "returned_ns",
         "series",
@@ -138,7 +132,11 @@ class ModelCall:
         convention_metrics: bool = False,
         sink: SpanSink | None = None,
         awaits_span: bool = False,
+        hides_span: bool = False,
     ) -> None:
+        super().__init__(
+            api_format, streamed=streamed, choices=choices, reads_content=runtime.reads_content
+        )
         self._runtime = runtime
         self.now = runtime.clock.monotonic_ns
         """The clock's monotonic reading, bound once because it is called twice per chunk."""
@@ -158,28 +156,14 @@ class ModelCall:
         self.kind = kind
         self.name = text_of(name)
         self.server = server
-        self.api_format = api_format
-        self.choices = choices
         self.series = series_attributes(runtime, series)
         self.attempts: list[Attempt] = []
-        # Passing `[]` takes a third of the time of the field's default factory, `list[int]`.
-        self.reads = Reads([]) if streamed else None
-        self.parts: list[Any] = []
-        """
-        First part of the response and its last parts, in order of arrival.
-
-        A part is bytes, or a plain mapping copied from an SDK's object before the application
-        received it, so later changes by the application have no effect. Chunks that hold only text
-        are not kept.
-        """
-        # Each choice may end in a part of its own.
-        self._most_parts = _LAST_PARTS + choices
-        self.end_marked = False
         self._renamed = False
         self.request: Any = None
-        self.gathered: list[Any] | None = [] if runtime.reads_content else None
         self.headers: Mapping[str, str] = {}
         self.method = "HTTP"
+        self.path = ""
+        """Path of the latest request, without the query."""
         self.own_requests = OwnRequests(server, client)
         self._entered: Entered[ModelCall | None] | None = None
         self.propagates = runtime.propagate
@@ -196,6 +180,8 @@ class ModelCall:
         if current_scope.get() is not None:
             self._join_enclosing_scopes()
         self._awaits_span = awaits_span
+        self._hidden_in = parent_context if hides_span else None
+        """Context that is current inside the call, if its span is not."""
         if sink is None:
             sink = NoSink() if awaits_span else runtime.sink()
         self._open_span(sink, parent_context)
@@ -272,7 +258,10 @@ class ModelCall:
 
     def active(self) -> Entered[ModelCall | None]:
         """Return a context manager that makes the call and its span current."""
-        self._entered = Entered(current_call, self, self.span.context)
+        hidden_in = self._hidden_in
+        self._entered = Entered(
+            current_call, self, self.span.context if hidden_in is None else hidden_in
+        )
         return self._entered
 
     def is_entered_here(self) -> bool:
@@ -314,48 +303,14 @@ class ModelCall:
 
     def end_with_response(self, response: Any) -> None:
         """
-        Record a complete response before the application receives it and may change it.
+        End the call, whose client library has returned a complete response.
 
         Args:
-            response: Response object of the client library, or the bytes of the body.
+            response: As for :meth:`keep_response`; ``None`` if its content is unknown.
         """
-        api_format = self.api_format
-        if api_format is None:
-            return
-        self.keep_copy(api_format, response)
-        if self.gathered is not None and api_format.content is not None:
-            with handle_internal_errors("the text of a response"):
-                whole = isinstance(response, bytes)
-                self.gathered.extend(
-                    (response,) if whole else api_format.content.fragments(response)
-                )
-
-    def keep_copy(self, api_format: ApiFormat | None, response: Any) -> None:
-        """
-        Keep a copy of the fields of a chunk or a response, except its text.
-
-        If the limit is reached, the oldest part except the first is dropped.
-
-        Args:
-            api_format: API format of the response, not needed for bytes.
-            response: Object of the client library, or bytes, which are read when the call has
-                ended.
-        """
-        # Not `with handle_internal_errors(…)`: it would cost half as much as several chunks.
-        try:
-            part = response
-            if api_format is not None and not isinstance(response, bytes):
-                part = api_format.to_mapping(response)
-                if not hasattr(response, "model_dump"):
-                    # The application may change a mapping that the SDK returns, so a copy is kept.
-                    part = copied(part)
-            if part:
-                parts = self.parts
-                parts.append(part)
-                if len(parts) > self._most_parts:
-                    del parts[1]
-        except Exception as error:  # noqa: BLE001 - latspan's own
-            log_internal_error(error, "the fields of a response")
+        self.keep_response(response)
+        self.reads = None
+        self.end(Outcome.COMPLETED, done_ns=self.returned_ns)
 
     def leave(
         self,

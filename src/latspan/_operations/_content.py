@@ -94,7 +94,7 @@ def _named(content: Content) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     return {name: each for name, each in named.items() if each}
 
 
-INFERENCES: Final = frozenset({"chat", "text_completion"})
+INFERENCES: Final = frozenset({"chat", "text_completion", "generate_content"})
 """Operations in which a model generates output, for which an event may be emitted."""
 
 _CONVENTIONS: Final = ("gen_ai.", "openai.", "server.", "error.")

@@ -14,6 +14,7 @@ from latspan._wire import (
     Body,
     Content,
     ResponseMetadata,
+    Usage,
     choices_in,
     error_in,
     events_in,
@@ -91,7 +92,7 @@ def summarize_response(
         parts.clear()
     bodies = tuple(parts)
     readings: tuple[tuple[str, Callable[[tuple[Body, ...]], Any]], ...] = (
-        ("ended", api_format.is_complete),
+        ("ended", api_format.is_finished),
         ("error_type", error_in),
         ("attributes", api_format.attributes),
         ("finish_reasons", api_format.finish_reasons),
@@ -100,11 +101,17 @@ def summarize_response(
     fields: dict[str, Any] = {}
     for name, reading in readings:
         try:
-            fields[name] = reading(bodies)
+            value = reading(bodies)
+            if name == "finish_reasons" and not isinstance(value, Mapping):
+                raise TypeError(f"finish_reasons of {api_format.name} returned no mapping")
+            fields[name] = value
         except Exception as error:  # noqa: BLE001 - latspan's own
             _runtime.log_internal_error(error, _READING)
     try:
-        fields["tokens"] = counted_by_provider(api_format.usage(bodies))
+        usage = api_format.usage(bodies)
+        if usage is not None and not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"usage of {api_format.name} returned no Usage")
+        fields["tokens"] = counted_by_provider(usage)
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, _READING)
     try:

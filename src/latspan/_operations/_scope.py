@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind
@@ -35,15 +35,12 @@ from opentelemetry.trace import Span, SpanKind
 from latspan import semconv
 from latspan._event_loop import LoopWatch
 from latspan._fork import this_process
-from latspan._metrics import MetricValue
 from latspan._operations._annotations import Annotations
 from latspan._operations._contents import Contents, Inside, Place
 from latspan._operations._context import (
     Entered,
     ambient_attributes,
-    convention_labels,
     custom_attributes,
-    custom_series,
     series_attributes,
     span_attributes,
 )
@@ -55,48 +52,21 @@ from latspan._operations._enclosing import (
     current_scope,
     enclosing_scopes,
 )
-from latspan._recording import RequestRecord, details_of
-from latspan._runtime import Runtime
-from latspan._segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
-from latspan._spans import (
-    AttributeValue,
-    FinishedSpan,
-    SpanSink,
-    gen_ai_latency,
-    given_attributes,
-    metric_attributes,
-    only_missing,
-    segment_spans,
-    spanless_attributes,
+from latspan._operations._scope_end import (
+    NOTHING_MORE,
+    Known,
+    ObservedScope,
+    finished_scope,
+    publish_scope,
 )
+from latspan._runtime import Runtime
+from latspan._segments import STAGE_KINDS, Kind, Outcome, Side, Source
+from latspan._spans import AttributeValue, SpanSink, given_attributes
 from latspan._text import text_of
-from latspan._timeline import scope_timeline
-from latspan._tokens import TokenCounts, TokenSource
 from latspan._wire import server_timing
 
-__all__ = ["NOTHING_MORE", "Known", "LocalScope", "request_around"]
+__all__ = ["LocalScope", "request_around"]
 
-
-class Known(NamedTuple):
-    """
-    Values of a request or stage that are known only at its end.
-
-    Args:
-        name: Final name; ``None`` keeps the first name.
-        attributes: Additional attributes of the span.
-        metrics: Additional metrics of the record.
-        series: Series attributes, in addition to those of the surrounding code; an empty mapping
-            keeps those known at the start.
-    """
-
-    name: str | None = None
-    attributes: Mapping[str, AttributeValue] = {}
-    metrics: Mapping[str, MetricValue] = {}
-    series: Mapping[str, str] = {}
-
-
-NOTHING_MORE: Final = Known()
-_NO_ANNOTATIONS: Final = Annotations()
 _next_id: Final = count(1).__next__
 _OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
 """Outcomes that an outcome set by the application's code replaces."""
@@ -387,123 +357,31 @@ class LocalScope:
     def _record_end(
         self, outcome: Outcome, done_ns: int, error_type: str | None, known: Known
     ) -> None:
-        stage_name = self.name if self.kind is Kind.STAGE else None
-        calls, stages = self._contents.intervals(done_ns)
-        merged = sum(each.merged or 0 for each in (*calls, *stages))
-        result = scope_timeline(
-            self._start_ns,
-            done_ns,
-            calls=calls,
-            stages=stages,
-            own_name=stage_name,
-            own_source=self._place.source,
-            blocks=() if self._loop is None else self._loop.blocks(self._start_ns, done_ns),
+        observed = ObservedScope(
+            runtime=self._runtime,
+            kind=self.kind,
+            name=self.name,
+            side=self._side,
+            start_ns=self._start_ns,
+            offset_ns=self._offset_ns,
+            source=self._place.source,
+            contents=self._contents,
+            loop=self._loop,
             done_other_ns=self._place.done_other_ns,
+            series=self._series,
+            custom=self._custom,
+            started_with=self._started_with,
+            annotations=self._annotated[0] if self._annotated else None,
+            span=self._span,
+            observation=self._observation,
+            ids=self.ids,
+            parent_id=0 if self.outer is None else self.outer.ids.scope_id,
         )
+        finished = finished_scope(observed, outcome, done_ns, error_type, known)
         self._loop = self._watch = None
-        timeline = result.timeline
-        reported_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
-        annotations = self._annotated[0] if self._annotated else _NO_ANNOTATIONS
-        # Read once, so that span and series agree.
-        custom = {**self._custom, **annotations.custom}
-        metrics = {
-            **timeline.metrics,
-            **known.metrics,
-            **annotations.all_metrics(timeline.start_ns),
-        }
-        timed, estimated = metric_attributes(metrics)
-        attributes: dict[str, AttributeValue] = {
-            **timed,
-            **({} if not known.series else span_attributes(self.kind, self._series)),
-            **known.attributes,
-            **annotations.span_attributes(),
-            **spanless_attributes(result.own, merged=merged > 0),
-            semconv.LATSPAN_OUTCOME: outcome.value,
-        }
-        if merged:
-            attributes[semconv.LATSPAN_MERGED_COUNT] = merged
-        if estimated:
-            attributes[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] = estimated
-        if error_type is not None:
-            attributes[semconv.ERROR_TYPE] = error_type
-        if self._observation is not None:
-            observed = self._observation(self._start_ns, done_ns, None, self._side)
-            attributes |= only_missing(observed, attributes)
-        if self._runtime.emit_gen_ai_latency and self._is_a_models(attributes):
-            first = metrics.get("time_to_first_token")
-            attributes |= gen_ai_latency(
-                reported_ns,
-                first_token_ns=None if first is None else first.value,
-                duration_ns=timeline.duration_ns,
-            )
-        if stage_name is not None:
-            attributes[semconv.LATSPAN_SEGMENT] = stage_name
-            attributes[semconv.LATSPAN_SOURCE] = self._place.source.value
-        # The span of a stage covers the stage's own time, and an earlier call has a span of its
-        # own; the other segments have none yet. After a merge their positions are unknown, so no
-        # spans are created for them.
-        unseen = [] if merged else [each for each in result.own if each.name != SegmentName.CALL]
-        if stage_name is not None:
-            unseen = [each for each in unseen if each.name == SegmentName.EVENT_LOOP != stage_name]
-        self._span.end(
-            FinishedSpan(
-                end_epoch_ns=timeline.done_ns + self._offset_ns,
-                attributes={**custom, **attributes},
-                # For a server, a rejection is intended and not a failure; for a client, it is a
-                # failure.
-                failed=outcome.failed
-                and (self._side is Side.CLIENT or outcome is not Outcome.REJECTED),
-                name=known.name,
-                children=segment_spans(unseen, self._start_ns + self._offset_ns),
-            )
-        )
-        identity = self._span.span_context
-        self._runtime.record(
-            RequestRecord(
-                name=self.name,
-                kind=self.kind,
-                outcome=outcome,
-                start_epoch_ns=self._start_ns + self._offset_ns,
-                duration_ns=timeline.duration_ns,
-                segments=timeline.segments,
-                metrics=metrics,
-                tokens=TokenCounts(output=annotations.output_tokens, source=TokenSource.PROVIDER),
-                attributes={**self._series, **custom_series(self._runtime, custom)},
-                side=self._side,
-                trace_id=identity.trace_id,
-                span_id=identity.span_id,
-                sampled=self._span.kept,
-                # The enclosing request records the segments of an inner one.
-                reports=() if self.kind is Kind.INNER_REQUEST else result.own,
-                convention=self._convention(attributes),
-                scope_id=self.ids.scope_id,
-                parent_id=0 if self.outer is None else self.outer.ids.scope_id,
-                root_id=self.ids.root_id,
-                details=self._details(custom, attributes),
-            ),
-            self._span,
-        )
-
-    def _details(
-        self, custom: Mapping[str, AttributeValue], ended_with: Mapping[str, AttributeValue]
-    ) -> Mapping[str, object]:
-        """Return the attributes for a written record; empty if none is written."""
-        if self._runtime.write_record is None:
-            return {}
-        return details_of({**custom, **self._started_with, **ended_with})
-
-    def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
-        """Return the labels of the conventions' server metrics, empty if no model is served."""
-        if not self._is_a_models(ended_with):
-            return {}
-        return convention_labels({**self._started_with, **ended_with})
-
-    def _is_a_models(self, ended_with: Mapping[str, AttributeValue]) -> bool:
-        """Return whether it is a served request with a ``gen_ai.operation.name`` attribute."""
-        served = self.kind is Kind.REQUEST and self._side is Side.SERVER
-        return served and semconv.GEN_AI_OPERATION_NAME in ended_with
+        publish_scope(observed, finished, known.name)
 
 
 def request_around(scope: Scope | None) -> LocalScope | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry._logs import LogRecord, NoOpLoggerProvider, get_logger_provider
-from opentelemetry._logs._internal import ProxyLoggerProvider
+from opentelemetry._logs import LogRecord, get_logger_provider
 
+from latspan._otel.providers import has_log_processors
 from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL
 
@@ -40,16 +40,7 @@ class Events:
             timestamp=epoch_ns, context=context, event_name=name, attributes=attributes
         )
         provider = get_logger_provider()
-        if _is_the_applications(provider):
+        if has_log_processors(provider):
             provider.get_logger("latspan", __version__, schema_url=SCHEMA_URL).emit(record)
         elif self._private is not None:
             self._private(record)
-
-
-def _is_the_applications(provider: object) -> bool:
-    """Return whether a provider has processors; ``True`` if its internals are not recognised."""
-    if isinstance(provider, (ProxyLoggerProvider, NoOpLoggerProvider)):
-        return False
-    processor = getattr(provider, "_multi_log_record_processor", None)
-    processors = getattr(processor, "_log_record_processors", None)
-    return processors is None or bool(processors)

@@ -27,8 +27,8 @@ from latspan._sdk._sigterm import Delivery, handle_sigterm, wake_sigterm
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
     from latspan._recording import Snapshot
+    from latspan._sdk._assembly import Assembly
     from latspan._sdk._observer import Observer
-    from latspan._sdk._pipeline import Assembly
 
 __all__ = ["configure", "end_in_order", "force_flush", "shutdown", "snapshot"]
 

@@ -25,7 +25,7 @@ from latspan import _runtime
 from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
-from latspan._instrument._instrumentor import trigger_of
+from latspan._instrument._instrumentor import triggers_of
 from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED, logger
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
@@ -39,7 +39,7 @@ from latspan._segments import Kind
 from latspan._warn_once import warnings_given
 
 if TYPE_CHECKING:
-    from latspan._sdk._pipeline import Assembly
+    from latspan._sdk._assembly import Assembly
 
 __all__ = ["Observer"]
 
@@ -205,7 +205,7 @@ def _libraries() -> Iterator[Library]:
         if package in patched:
             by_exporter = package in _OF_EXPORTER and not _is_used_by_program(package)
             yield Library(package, each.found, by_exporter=by_exporter)
-        elif sys.modules.get(_trigger_of(package)) is not None:
+        elif any(sys.modules.get(trigger) is not None for trigger in _triggers_of(package)):
             yield _missed(package, each)
     yield from _copies()
 
@@ -237,10 +237,10 @@ def _package_of(value: object) -> str | None:
     return str(name).partition(".")[0]
 
 
-def _trigger_of(package: str) -> str:
-    """Return the module whose import triggers the patches of a library."""
+def _triggers_of(package: str) -> tuple[str, ...]:
+    """Return the modules of which the first import triggers the patches of a library."""
     integration = instrumentor_of(package)
-    return package if integration is None else trigger_of(integration)
+    return (package,) if integration is None else triggers_of(integration)
 
 
 def _missed(package: str, integration: Integration) -> Library:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +14,9 @@ from latspan._event_loop import EventLoops
 from latspan._fork import this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
-from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_watch
+from latspan._runtime import EmitEvent, Runtime, no_watch
 from latspan._sdk._api_variables import propagates
+from latspan._sdk._assembly import Assembly
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
@@ -43,7 +40,6 @@ from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import TracerProvider as ApiProvider
 
     from latspan._export import (
@@ -58,161 +54,7 @@ if TYPE_CHECKING:
     from latspan._tokens import TokenCounts
     from latspan._wire import Content
 
-__all__ = ["Assembly", "assemble"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
-    """
-    The assembled pipeline. ``begin`` and ``stop`` are each called once.
-
-    Args:
-        runtime: Objects and settings that live requests use.
-        worker: Processes finished requests.
-        drain: Ends the calls whose streams are no longer read, and waits for the worker; also
-            :attr:`Runtime.drain`.
-        spans: Exports the private provider's spans, if they are exported.
-        events: Exports events, if they are enabled and the application has no logger provider.
-        application: Returns the application's tracer provider, if it has one.
-        sampling: Decides which traces are exported, if not all are.
-        intervals: Exports this process's histograms, if they are exported.
-        loader: Creates the exporters on its own thread.
-        monitor: Monitor that samples servers and host, if that is configured.
-        loops: Timers on the event loops of the application.
-        provider: The private provider, if it is to become the global one.
-        start_line: Logs the start of this configuration.
-    """
-
-    runtime: Runtime
-    worker: Worker
-    drain: Callable[[float | None], bool]
-    application: Callable[[], ApiProvider | None]
-    spans: SpanExport | None
-    events: SpanExport | None
-    sampling: SamplingSink | None
-    intervals: PerProcess[PeriodicExport] | None
-    loader: Loader
-    outputs: RecordOutputs
-    monitor: Monitor | None
-    loops: EventLoops
-    provider: TracerProvider | None
-    start_line: StartLine
-
-    def begin(self) -> None:
-        """Start the threads that do not wait for a request, and set the global provider."""
-        self.loader.start()
-        if self.intervals is not None:
-            self.intervals()
-        if self.monitor is not None:
-            # Start now, so that there is a sample before the first request.
-            self.monitor.start()
-        if self.spans is not None and (self.provider is not None or _HAS_PROVIDER in sys.modules):
-            from latspan._sdk._global_provider import route_to
-
-            route_to(self.spans, self.provider)
-
-    def flush(self, timeout_s: float, *, flush_provider: bool = False) -> bool:
-        """
-        Export everything that has ended so far.
-
-        Args:
-            timeout_s: Maximum wait, in seconds.
-            flush_provider: Whether to flush the application's provider too.
-
-        Returns:
-            Whether everything was exported in time.
-        """
-        deadline = time.monotonic() + timeout_s
-        flushed = self.drain(timeout_s)
-        # In parallel: spans and metrics may have different destinations, and one may be slow.
-        sent = [export.flushing() for export in self._queues()]
-        if flush_provider:
-            sent.append(_flushing(self.application(), timeout_s))
-        intervals = None if self.intervals is None else self.intervals.made()
-        if intervals is not None:
-            flushed &= intervals.force_flush(_left_s(deadline))
-        for is_sent in sent:
-            flushed &= is_sent(_left_s(deadline))
-        return flushed
-
-    def stop(
-        self, timeout_s: float, silence_s: float | None = None, *, flush_provider: bool = False
-    ) -> None:
-        """
-        Export the remaining data and end every thread.
-
-        Args:
-            timeout_s: Maximum wait for the last export, in seconds.
-            silence_s: Seconds after which a receiver that accepts nothing is given up. If given, a
-                receiver that has accepted nothing yet, or whose last attempt failed, gets one
-                attempt.
-            flush_provider: Whether to flush the application's provider too, in at most
-                ``silence_s`` seconds.
-        """
-        deadline = time.monotonic() + timeout_s
-        # First, so that the time for loading does not count as the silence of a receiver.
-        self.loader.stop(timeout_s)
-        self.worker.stop(_left_s(deadline))
-        self.outputs.stop()
-        if self.monitor is not None:
-            self.monitor.stop()
-        self.loops.stop()
-        if self.sampling is not None:
-            self.sampling.traces.release()
-        closed: list[Callable[[float], object]] = [
-            export.closing(silence_s) for export in self._queues()
-        ]
-        if flush_provider:
-            limit_s = _left_s(deadline) if silence_s is None else silence_s
-            closed.append(_flushing(self.application(), limit_s))
-        intervals = None if self.intervals is None else self.intervals.made()
-        if intervals is not None:
-            intervals.shutdown(_left_s(deadline), silence_s)
-        for is_closed in closed:
-            is_closed(_left_s(deadline))
-
-    def _queues(self) -> list[SpanExport]:
-        return [export for export in (self.spans, self.events) if export is not None]
-
-
-_HAS_PROVIDER: Final = "latspan._sdk._global_provider"
-"""Module that is loaded if latspan may have set the global provider; it loads the SDK."""
-
-
-def _flushing(provider: object, limit_s: float) -> Callable[[float], bool]:
-    """
-    Begin to flush a provider.
-
-    Args:
-        provider: Any provider; it is flushed if it is one of the SDK.
-        limit_s: Maximum duration, in seconds.
-
-    Returns:
-        Function that waits, at most the given number of seconds, and returns whether the flush has
-        ended.
-    """
-    flush = getattr(provider, "force_flush", None)
-    if flush is None:
-        return lambda _: True
-    deadline = time.monotonic() + limit_s
-    # On its own thread, because the SDK's processors do not keep the timeout of a flush.
-    thread = threading.Thread(target=_run, args=(flush,), name="latspan-flush", daemon=True)
-    thread.start()
-
-    def wait(timeout_s: float) -> bool:
-        thread.join(min(timeout_s, _left_s(deadline)))
-        return not thread.is_alive()
-
-    return wait
-
-
-def _run(flush: Callable[[], object]) -> None:
-    with handle_internal_errors("the flush of the application's tracer provider"):
-        flush()
-
-
-def _left_s(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0)
+__all__ = ["assemble"]
 
 
 _LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S

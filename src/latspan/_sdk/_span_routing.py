@@ -6,17 +6,18 @@ from collections.abc import Callable
 from typing import Final
 
 from opentelemetry import context, trace
-from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerProvider
+from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
 from latspan._operations._enclosing import active_scope
-from latspan._spans import ApiSink, NoSink, SpanSink, current_span
+from latspan._otel.current_span import current_span
+from latspan._otel.providers import has_span_processors, is_unset
+from latspan._spans import ApiSink, NoSink, SpanSink
 from latspan._version import __version__
 from latspan._warn_once import warn_once
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["SpanRouter"]
 
-_NONE: Final = (ProxyTracerProvider, NoOpTracerProvider)
 """Types of the global provider if the application has set none."""
 
 _DROPPED: Final = (
@@ -68,7 +69,7 @@ class SpanRouter:
     def provider(self) -> TracerProvider | None:
         """Return the application's provider; ``None`` while it has none."""
         provider = self._chosen or trace.get_tracer_provider()
-        return None if isinstance(provider, _NONE) else provider
+        return None if is_unset(provider) else provider
 
     @property
     def uses_application(self) -> bool:
@@ -76,12 +77,9 @@ class SpanRouter:
         return self._of_application(self._chosen or trace.get_tracer_provider())
 
     def _of_application(self, provider: TracerProvider) -> bool:
-        if isinstance(provider, _NONE):
+        if is_unset(provider):
             return False
-        # Imports the SDK, which an application with a provider has already imported.
-        from latspan._export._processors import has_processors
-
-        return provider is self._chosen or has_processors(provider)
+        return provider is self._chosen or has_span_processors(provider)
 
     def __call__(self) -> SpanSink:
         """Return the sink to use now."""

@@ -7,8 +7,8 @@ through a ``SimpleQueue``, whose ``put`` is safe in a finaliser. Jobs run one af
 order of submission. If the queue is full or the worker has stopped, the submitter runs its job
 itself; so a job must not assume that it runs on the worker thread.
 
-**Giving way.** The thread works in slices of half a millisecond, and gives way to other threads
-after a job that uses its slice up. A job that takes longer calls ``give_way`` itself.
+**Giving way.** The thread works in slices of 0.2 ms, and gives way to other threads after a job
+that uses its slice up. A job that takes longer calls ``give_way`` itself.
 
 **Sleeping.** No job may wait while the thread sleeps. The thread sets ``_asleep`` before it looks
 at the deque for the last time; a submitter appends its job before it reads ``_asleep``. So either

@@ -17,7 +17,6 @@ from latspan._spans._attributes import (
     token_attributes,
 )
 from latspan._spans._children import attempt_spans, segment_spans
-from latspan._spans._current import current_span, with_current_span
 from latspan._spans._encodable import LONGEST_TEXT, encodable, encodable_data, measured
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._given import given_attributes
@@ -47,7 +46,6 @@ __all__ = [
     "OpenSpan",
     "SpanSink",
     "attempt_spans",
-    "current_span",
     "encodable",
     "encodable_data",
     "gen_ai_latency",
@@ -63,5 +61,4 @@ __all__ = [
     "spanless_attributes",
     "start_and_end",
     "token_attributes",
-    "with_current_span",
 ]

@@ -19,7 +19,13 @@ from latspan._targets._path import (
     TrafficProfile,
 )
 from latspan._targets._presets import Preset, preset_path
-from latspan._targets._reader import SUFFIX, file_of, parse_inference_path, read_inference_path
+from latspan._targets._reader import (
+    SUFFIX,
+    file_of,
+    files_in,
+    parse_inference_path,
+    read_inference_path,
+)
 from latspan._targets._target import BUDGET_COMPONENTS, TARGET_METRICS, Budget, Component, Target
 from latspan._targets._writer import toml_of
 
@@ -41,6 +47,7 @@ __all__ = [
     "Target",
     "TrafficProfile",
     "file_of",
+    "files_in",
     "parse_inference_path",
     "parse_percentile_of",
     "preset_path",

@@ -224,7 +224,7 @@ _PROMPT: Final = (
 )
 
 _QUALITY: Final = (
-    Key("command", Form.TEXT, "command that exits with 0 if the quality is good"),
+    Key("command", Form.TEXT, "check that latspan verify runs on both sides"),
     Key("limit", Form.TEXT, "what the check requires"),
     Key("items", Form.TEXT, "JSONL file of the evaluation set"),
     Key("before", Form.TEXT, "JSONL file of the answers before the change"),

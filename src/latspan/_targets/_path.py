@@ -143,8 +143,9 @@ class QualityCheck:
     Check that a faster response is still as good.
 
     Args:
-        command: Command that evaluates a fixed set of prompts; its exit code is 0 if the quality is
-            sufficient.
+        command: Command that ``latspan verify`` runs on both sides. With ``items`` it writes the
+            answers to the file ``{answers}``; otherwise its exit code is 0 if the quality is
+            sufficient, and 1 if it is not.
         limit: What the check requires, in words.
         items: JSONL file of the evaluation set, as for ``latspan verify --items``.
         before: JSONL file of the answers before the change.
@@ -156,6 +157,11 @@ class QualityCheck:
     items: str = ""
     before: str = ""
     after: str = ""
+
+    @property
+    def is_described(self) -> bool:
+        """Whether there is a command or an evaluation set."""
+        return bool(self.command or self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,12 @@ from latspan._targets._target import Budget, FieldError, Target
 from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError
 
-__all__ = ["SUFFIX", "file_of", "parse_inference_path", "read_inference_path"]
+__all__ = ["SUFFIX", "file_of", "files_in", "parse_inference_path", "read_inference_path"]
 
 SUFFIX: Final = ".toml"
+
+_HEADS: Final = ("[[target]]", "[traffic]")
+"""Headers of tables of which the file of an inference path has both, and other TOML files none."""
 
 _T = TypeVar("_T")
 
@@ -70,11 +73,12 @@ def read_inference_path(name: str | os.PathLike[str]) -> InferencePath:
         name: Name or file of the inference path; see :func:`file_of`.
 
     Raises:
-        ConfigError: The file does not exist, cannot be read or is invalid.
+        ConfigError: The file does not exist, cannot be read or is invalid, or its name is another
+            one than that of the file.
     """
     path = file_of(name)
     try:
-        return parse_inference_path(path.read_text(encoding="utf-8"), file=str(path))
+        found = parse_inference_path(path.read_text(encoding="utf-8"), file=str(path))
     except FileNotFoundError:
         raise ConfigError(f"no file {path}", hint=f"latspan init {path.stem} writes one") from None
     except OSError as error:
@@ -83,6 +87,44 @@ def read_inference_path(name: str | os.PathLike[str]) -> InferencePath:
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text", hint="save the file as UTF-8") from error
+    # Commands and results use the name of the file, and requests carry the name in it.
+    if found.name != path.stem:
+        raise ConfigError(
+            f'{path} has name = "{printable(found.name)}", but the file is named {path.stem}',
+            hint=f'write name = "{path.stem}", or rename the file',
+        )
+    return found
+
+
+def files_in(folder: Path) -> list[Path]:
+    """
+    Return the files of inference paths in a folder, by name; other TOML files are left out.
+
+    Args:
+        folder: Folder with the files that ``latspan init`` wrote.
+
+    Raises:
+        OSError: The folder does not exist or cannot be read.
+    """
+    files = sorted(each for each in folder.iterdir() if each.suffix == SUFFIX)
+    return list(filter(_is_inference_path, files))
+
+
+def _is_inference_path(file: Path) -> bool:
+    try:
+        # A file in another encoding is shown with its error, too.
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    if "\N{REPLACEMENT CHARACTER}" in text:
+        return any(head in text for head in _HEADS)
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        # A damaged file of an inference path is shown with its error.
+        return any(head in text for head in _HEADS)
+    # Other programs have a table of this name, but no list of such tables.
+    return isinstance(document.get("target"), list) or "traffic" in document
 
 
 def parse_inference_path(text: str, *, file: str) -> InferencePath:

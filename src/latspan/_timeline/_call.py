@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from latspan._metrics import MetricValue, time_per_output_token
-from latspan._segments import Mark, Outcome, Segment
+from latspan._segments import Mark, Outcome, Segment, weaker
 from latspan._timeline._buffered import is_buffered, known_at_the_latest
 from latspan._timeline._constants import (
     CONNECT,
@@ -363,6 +363,6 @@ def _pace(seen: CallObservation, stream: Stream, reconciled: Reconciled) -> Metr
     if source is UNKNOWN:
         return None
     if seen.tokens_estimated:
-        source = source.weaker(ESTIMATED)
+        source = weaker(source, ESTIMATED)
     value = time_per_output_token(generation_ns, seen.output_tokens)
     return None if value is None else MetricValue(value, source)

@@ -97,6 +97,9 @@ def _generated(usage: Usage) -> tuple[int | None, int | None]:
 
 
 def _count(value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        # Some SDKs declare counts as floating-point numbers.
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= _MOST else None

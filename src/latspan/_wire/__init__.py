@@ -23,9 +23,12 @@ from latspan._wire._content import (
 )
 from latspan._wire._decimals import as_number
 from latspan._wire._events import EventReader
+from latspan._wire._framing import Framing, framing_of
+from latspan._wire._readers import open_reader
 from latspan._wire._response_metadata import ResponseMetadata
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._sse import DONE, encode_comment, encode_event
+from latspan._wire._stream_reader import StreamReader
 from latspan._wire._usage import Usage, get_path
 
 __all__ = [
@@ -40,10 +43,12 @@ __all__ = [
     "EventReader",
     "Fragment",
     "FragmentKind",
+    "Framing",
     "Message",
     "Part",
     "ResponseMetadata",
     "StreamFormat",
+    "StreamReader",
     "Usage",
     "as_data",
     "as_json",
@@ -56,7 +61,9 @@ __all__ = [
     "encode_event",
     "error_in",
     "events_in",
+    "framing_of",
     "get_path",
+    "open_reader",
     "output_messages",
     "to_plain",
     "written",

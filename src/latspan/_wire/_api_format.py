@@ -9,6 +9,7 @@ from typing import Any
 
 from latspan._wire._body import Body, identity_in, to_plain
 from latspan._wire._content import ContentShape
+from latspan._wire._framing import Framing
 from latspan._wire._usage import Usage
 
 __all__ = ["ApiFormat", "FinishReasons", "StreamFormat", "all_finished"]
@@ -30,12 +31,20 @@ class StreamFormat:
         provider: Provider name that is assumed if no other source identifies the provider.
         closes: Pattern that matches only the event that ends such a stream; ``None`` if ``[DONE]``
             ends it.
+        framing: How the body is split into events. An event of binary messages is a JSON text, see
+            ``_messages.py``.
+        unmarked: Whether no event marks the end, so that the fields of the last events show it.
+        model_in_path: Pattern that finds the requested model in the path of the URL, as its first
+            group, percent-encoded; ``None`` if the request's body names it.
     """
 
     opens: re.Pattern[bytes]
     classify_chunk: Callable[[bytes], int]
     provider: str
     closes: re.Pattern[bytes] | None = None
+    framing: Framing = Framing.EVENTS
+    unmarked: bool = False
+    model_in_path: re.Pattern[str] | None = None
 
 
 def _never(first: Body) -> bool:
@@ -43,46 +52,74 @@ def _never(first: Body) -> bool:
     return False
 
 
+def _one(request: Mapping[str, Any]) -> int:
+    del request
+    return 1
+
+
+def _none(bodies: Iterable[Body]) -> None:
+    del bodies
+
+
+def _no_reasons(bodies: Iterable[Body]) -> FinishReasons:
+    del bodies
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiFormat:
     """
     Format of the responses of one API.
 
+    Only ``name``, ``operation`` and ``classify_chunk`` are required: they are enough for the time
+    to the first token. A *body* is the plain mapping that ``to_mapping`` returns.
+
     Args:
         name: Name for log and error messages, for example ``openai.chat``.
         operation: The GenAI conventions' operation, for example ``chat``.
-        is_complete: Returns whether bodies contain the end of a response.
-        finish_reasons: Returns the finish reasons in bodies, by choice; ``None`` for a choice
-            without one.
-        usage: Returns the provider's own token counts in bodies.
-        classify_chunk: Returns the :class:`~latspan._wire.ChunkKind` of a chunk object, as a plain
-            integer. Never raises.
+        classify_chunk: Returns the :class:`ChunkKind` of a chunk object, as a plain integer. Called
+            once per chunk on the caller's thread, so it must be fast and never raise.
         only_text: Returns the same for a chunk object that holds text and no finish reason, and 0
-            for every other. Called once per chunk on the caller's thread, so it must be fast and
-            never raise. ``None`` if all chunks need ``to_mapping``.
+            for every other; also fast, and never raises. Chunks for which it returns 0 are read
+            with ``to_mapping`` too. ``None`` if all chunks need ``to_mapping``.
         continuous_usage: Returns, from the body of a stream's first chunk, whether every chunk
             has usage; then all chunks need ``to_mapping``.
         to_mapping: Returns the fields of a chunk or response, object or bytes, as a plain mapping;
             ``{}`` if it has none. Called on the caller's thread for each chunk for which
             ``only_text`` returns 0. It must copy the parts of an object that the application may
-            change later.
+            change later. The default reads mappings, JSON bytes, and objects with ``model_dump``.
+        usage: Returns the provider's own token counts in bodies.
+        finish_reasons: Returns the finish reasons in bodies, by choice; ``None`` for a choice
+            without one.
+        is_complete: Returns whether bodies contain the end of a response. If not given, every
+            choice must have a finish reason; without ``finish_reasons`` too, each stream that ends
+            without an error counts as complete.
+        attributes: Returns span attributes read from bodies, by attribute name. The default reads
+            the fields ``id`` and ``model``.
+        choices_requested: Returns the number of choices that a request asks for, from its fields.
         stream: Shape of the stream as bytes, ``None`` if a stream is never recognised by its bytes.
         content: Location of text in requests and responses, ``None`` if content is not read.
-        attributes: Returns span attributes read from bodies, by attribute name.
     """
 
     name: str
     operation: str
-    is_complete: Callable[[Iterable[Body]], bool]
-    finish_reasons: Callable[[Iterable[Body]], FinishReasons]
-    usage: Callable[[Iterable[Body]], Usage | None]
     classify_chunk: Callable[[Any], int]
     only_text: Callable[[Any], int] | None = None
     continuous_usage: Callable[[Body], bool] = _never
     to_mapping: Callable[[Any], Body] = to_plain
+    usage: Callable[[Iterable[Body]], Usage | None] = _none
+    finish_reasons: Callable[[Iterable[Body]], FinishReasons] = _no_reasons
+    is_complete: Callable[[Iterable[Body]], bool] | None = None
+    attributes: Callable[[Iterable[Body]], Mapping[str, str | int | bool]] = identity_in
+    choices_requested: Callable[[Mapping[str, Any]], int] = _one
     stream: StreamFormat | None = None
     content: ContentShape | None = None
-    attributes: Callable[[Iterable[Body]], Mapping[str, str | int | bool]] = identity_in
+
+    def is_finished(self, bodies: Iterable[Body]) -> bool:
+        """Return whether ``bodies`` contain the end of a response."""
+        if self.is_complete is not None:
+            return self.is_complete(bodies)
+        return self.finish_reasons is _no_reasons or all_finished(self.finish_reasons(bodies))
 
 
 def all_finished(reasons: FinishReasons) -> bool:

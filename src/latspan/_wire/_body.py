@@ -112,6 +112,8 @@ def copied(
     deepest: int = DEEPEST,
     left_out: list[object] | None = None,
     path: tuple[int, ...] = (),
+    *,
+    defaults: bool = False,
 ) -> Any:
     """
     Return plain data that shares nothing mutable with ``value``.
@@ -123,6 +125,8 @@ def copied(
         deepest: Levels of lists and mappings to keep; deeper values are replaced by ``None``.
         left_out: Receives the values that are left out because of their type.
         path: The identities of the containers around ``value``.
+        defaults: Whether the fields of an SDK model that have a default value are kept. A default
+            may be sent, for example the role of a message, but is not a value that was received.
 
     Raises:
         ValueError: A container contains itself, which no client can send as JSON.
@@ -142,15 +146,15 @@ def copied(
         return {
             name if type(name) is str else str(name): inner
             if type(inner) in _UNCHANGEABLE
-            else copied(inner, deepest - 1, left_out, path)
+            else copied(inner, deepest - 1, left_out, path, defaults=defaults)
             for name, inner in pairs
         }
     if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
-        return [copied(inner, deepest - 1, left_out, path) for inner in items]
+        return [copied(inner, deepest - 1, left_out, path, defaults=defaults) for inner in items]
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        return dump(mode="json", warnings=False, exclude_unset=True)
+        return dump(mode="json", warnings=False, exclude_unset=not defaults)
     if left_out is not None:
         left_out.append(value)
     return None

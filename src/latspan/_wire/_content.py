@@ -32,10 +32,12 @@ __all__ = [
     "parts_of",
     "position_of",
     "read",
+    "reasoning",
     "server_tool_call",
     "server_tool_in",
     "server_tool_response",
     "text",
+    "thinking_in",
     "tool",
     "tool_call",
     "tool_response",
@@ -136,7 +138,11 @@ def copy_fields(request: Mapping[str, Any], names: Sequence[str]) -> Body | None
     """
     left_out: list[object] = []
     try:
-        body = {name: copied(request[name], left_out=left_out) for name in names if name in request}
+        body = {
+            name: copied(request[name], left_out=left_out, defaults=True)
+            for name in names
+            if name in request
+        }
     except ValueError:
         return None
     return None if any(isinstance(each, Iterable) for each in left_out) else body
@@ -286,8 +292,8 @@ def _parts(item: object) -> Iterable[Part]:
     if kind == "tool_result":
         return (tool_response(id=block.get("tool_use_id"), response=block.get("content")),)
     if kind == "thinking":
-        thought = block.get("thinking")
-        return (_reasoning(thought),) if isinstance(thought, str) and thought else ()
+        thought = thinking_in(block)
+        return (reasoning(thought),) if thought else ()
     if kind == "compaction":
         return (compaction(block),)
     server_tool = server_tool_in(block)
@@ -299,7 +305,17 @@ def _parts(item: object) -> Iterable[Part]:
     return _text_inside(block) or (media_in(block) or {"type": kind},)
 
 
-def _reasoning(content: str) -> Part:
+def thinking_in(part: object) -> str:
+    """Return the text of a part of type ``thinking``; Mistral's has a list of text parts."""
+    thinking = read(part, "thinking")
+    if not isinstance(thinking, list):
+        return thinking if isinstance(thinking, str) else ""
+    texts = (read(each, "text") for each in cast("list[object]", thinking))
+    return "".join(each for each in texts if isinstance(each, str))
+
+
+def reasoning(content: str) -> Part:
+    """Return a reasoning part."""
     return {"type": FragmentKind.REASONING.value, "content": content}
 
 
@@ -360,6 +376,17 @@ _FINISH_REASONS: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "TOOL_CALL": "tool_call",
+    "FINISH": "stop",
+    "LENGTH": "length",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
 }
 """Maps the finish reasons of the APIs to those of the conventions."""
 

@@ -14,17 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from latspan._wire._api_format import ApiFormat
-from latspan._wire._chunk import ChunkKind
+from latspan._wire._stream_reader import EMPTY, LONGEST_EVENT, LONGEST_PREAMBLE, StreamReader
 
 __all__ = ["EventReader"]
-
-_EMPTY: Final = int(ChunkKind.EMPTY)
-
-_LONGEST_EVENT: Final = 1 << 26
-"""Maximum size of one event in bytes. Past it, the rest of the stream is ignored."""
-
-_LONGEST_PREAMBLE: Final = 1 << 16
-"""Number of bytes after which a stream that is still unidentified is treated as foreign."""
 
 # Integers, because searching for one takes a third of the time of a one-byte string.
 _LF: Final = 0x0A
@@ -43,7 +35,7 @@ without choices, in which Azure OpenAI sends the results of its prompt filter.
 """
 
 
-class EventReader:
+class EventReader(StreamReader):
     """
     Reader of one stream of server-sent events; the first event with content identifies the API.
 
@@ -59,41 +51,18 @@ class EventReader:
     (interpreting an event stream).
     """
 
-    __slots__ = (
-        "_cut",
-        "_keep",
-        "_kind_of",
-        "_known",
-        "_length",
-        "_parts",
-        "_skipped",
-        "api_format",
-        "done",
-        "foreign",
-    )
+    __slots__ = ("_cut", "_skipped")
 
     def __init__(self, known: Sequence[ApiFormat], keep: Callable[[bytes], object]) -> None:
-        self._known = known
-        self._keep = keep
-        # The received parts of an incomplete event. They are joined only once the event is
-        # complete, because a long event may arrive in many small reads.
-        self._parts: list[bytes] = []
-        self._length = 0
+        super().__init__(known, keep)
         self._skipped = 0
         # True if the last byte was a CR: an LF that follows belongs to the same line end.
         self._cut = False
-        self.done = False
-        """``True`` once the end mark has arrived."""
-        self._kind_of: Callable[[bytes], int] | None = None
-        self.api_format: ApiFormat | None = None
-        """Format of the stream's API; ``None`` until an event identifies it."""
-        self.foreign = False
-        """``True`` if the stream belongs to none of the known APIs; further input is ignored."""
 
     def feed(self, data: bytes) -> int:
         """Return the highest chunk kind of the events completed by ``data``, as a plain integer."""
         if self.foreign:
-            return _EMPTY
+            return EMPTY
         kind_of = self._kind_of
         if kind_of is not None and data[-3:] == b"}\n\n" and not self._parts:
             event = data[:-2]
@@ -104,26 +73,26 @@ class EventReader:
         if self._cut or _CR in data:
             data = self._with_plain_line_ends(data)
             if not data:
-                return _EMPTY
+                return EMPTY
         # A blank line may be split between reads, so the last byte before `data` is included. Most
         # reads contain no line end, and then the join is skipped.
         joint = b"".join(self._parts[-1:])[-1:] + data if _LF in data else b""
         self._parts.append(data)
         self._length += len(data)
         if b"\n\n" not in joint:
-            if self._length > (_LONGEST_PREAMBLE if self.api_format is None else _LONGEST_EVENT):
+            if self._length > (LONGEST_PREAMBLE if self.api_format is None else LONGEST_EVENT):
                 self._give_up()
-            return _EMPTY
+            return EMPTY
         whole, _, rest = b"".join(self._parts).rpartition(b"\n\n")
         self._parts, self._length = ([rest] if rest else []), len(rest)
-        most = _EMPTY
+        most = EMPTY
         for event in whole.split(b"\n\n"):
             if not _HAS_DATA.search(event):
                 continue
             kind_of = self._kind_of or self._detect_format(event)
             if kind_of is None:
                 if self.foreign:
-                    return _EMPTY
+                    return EMPTY
                 continue
             if event.endswith(b"[DONE]") and event.partition(b"data:")[2].strip() == b"[DONE]":
                 self.done = True
@@ -133,19 +102,12 @@ class EventReader:
         return most
 
     def ended(self, kept: Iterable[bytes]) -> bool:
-        """
-        Return whether the stream reached its end mark. Call :meth:`feed` no more after this.
-
-        Args:
-            kept: The latest events passed to ``keep``, including the very last one.
-        """
+        """Return whether the stream reached its end mark, see :meth:`StreamReader.ended`."""
         if self._parts and self._parts[-1].endswith(b"\n"):
             # An application that reads by lines may stop before the last blank line.
             self._cut = False
             self.feed(b"\n")
-        stream = None if self.api_format is None else self.api_format.stream
-        closes = None if stream is None else stream.closes
-        return self.done or (closes is not None and any(map(closes.search, kept)))
+        return super().ended(kept)
 
     def _with_plain_line_ends(self, data: bytes) -> bytes:
         """Return ``data`` with every line end as LF, including a CRLF split between two reads."""
@@ -158,16 +120,9 @@ class EventReader:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _detect_format(self, event: bytes) -> Callable[[bytes], int] | None:
-        for api_format in self._known:
-            stream = api_format.stream
-            if stream is not None and stream.opens.search(event):
-                self.api_format, self._kind_of = api_format, stream.classify_chunk
-                return stream.classify_chunk
-        self._skipped += len(event)
-        if self._skipped > _LONGEST_PREAMBLE or not _PREAMBLE.search(event):
-            self._give_up()
-        return None
-
-    def _give_up(self) -> None:
-        self.foreign = True
-        self._parts.clear()
+        kind_of = self._matching(event)
+        if kind_of is None:
+            self._skipped += len(event)
+            if self._skipped > LONGEST_PREAMBLE or not _PREAMBLE.search(event):
+                self._give_up()
+        return kind_of

@@ -20,6 +20,7 @@ from latspan._wire._content import (
     position_of,
     read,
     text,
+    thinking_in,
     tool,
     tool_call,
     tool_response,
@@ -90,6 +91,8 @@ def _of_choice(delta: Any, choice: int) -> Iterator[Fragment]:
         words = read(delta, name)
         if isinstance(words, str) and words:
             yield Fragment(FragmentKind.TEXT, words, choice, name)
+        elif isinstance(words, list):
+            yield from _of_parts(cast("list[object]", words), choice)
     for position, call in enumerate(read(delta, "tool_calls") or ()):
         name, arguments = _tool_called(call)
         index = read(call, "index")
@@ -106,6 +109,17 @@ def _of_choice(delta: Any, choice: int) -> Iterator[Fragment]:
     if function is not None:
         name, arguments = _tool_called({"function": function})
         yield Fragment(FragmentKind.TOOL_CALL, arguments or "", choice, "function_call", name=name)
+
+
+def _of_parts(parts: list[object], choice: int) -> Iterator[Fragment]:
+    """Yield the text of a content that is a list of parts, which Mistral's models return."""
+    for part in parts:
+        thought = thinking_in(part)
+        if thought:
+            yield Fragment(FragmentKind.REASONING, thought, choice)
+        words = read(part, "text")
+        if isinstance(words, str) and words:
+            yield Fragment(FragmentKind.TEXT, words, choice, "content")
 
 
 OPENAI_CHAT_CONTENT: Final = ContentShape(

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
 from latspan._wire._body import IDENTITY, Body, fields_without, named_in, to_plain
+from latspan._wire._choices import choices_requested
 from latspan._wire._chunk import ChunkKind
-from latspan._wire._content import listed, read
+from latspan._wire._content import listed, read, thinking_in
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
-from latspan._wire._usage import Usage, mapping
+from latspan._wire._usage import Usage, get_path, mapping
 
 __all__ = [
     "OPENAI_CHAT",
@@ -26,6 +27,7 @@ __all__ = [
     "continuous_usage",
     "ended",
     "finish_reasons",
+    "kind_of_content",
     "usage",
 ]
 
@@ -44,8 +46,9 @@ def kind_of(chunk: Any) -> int:
     try:
         for choice in chunk.choices:
             delta = choice.delta
-            if delta.content:
-                return _VISIBLE
+            content = delta.content
+            if content:
+                return _VISIBLE if content.__class__ is str else kind_of_content(content)
             kind = _kind_of_wordless(delta)
             if kind:
                 return kind
@@ -54,24 +57,46 @@ def kind_of(chunk: Any) -> int:
     return _EMPTY
 
 
-def _kind_of_wordless(delta: Any) -> int:
-    if delta.refusal:
+def kind_of_content(content: Any) -> int:
+    """
+    Return the kind of a message's content, which is not empty.
+
+    Mistral's models return a list of parts if they reason. A part that is not text, for example a
+    reference to a document, was generated too and is visible.
+    """
+    if not isinstance(content, list):
         return _VISIBLE
-    if delta.tool_calls:
-        for call in delta.tool_calls:
-            if call.function is not None and call.function.arguments:
-                return _VISIBLE
-            if read(getattr(call, "custom", None), "input"):
-                return _VISIBLE
-    call = delta.function_call
+    kind = _EMPTY
+    for part in cast("list[object]", content):
+        if read(part, "type") == "thinking":
+            kind = kind or (_REASONING if thinking_in(part) else _EMPTY)
+        elif read(part, "type") != "text" or read(part, "text"):
+            return _VISIBLE
+    return kind
+
+
+def _kind_of_wordless(delta: Any) -> int:
+    # Other SDKs have classes of the same shape, without the fields that their servers do not send.
+    if getattr(delta, "refusal", None):
+        return _VISIBLE
+    for call in getattr(delta, "tool_calls", None) or ():
+        function = call.function
+        if function is not None and function.arguments:
+            return _VISIBLE
+        if read(getattr(call, "custom", None), "input"):
+            return _VISIBLE
+    call = getattr(delta, "function_call", None)
     if call is not None and call.arguments:
         return _VISIBLE
-    extra: Mapping[str, Any] | None = delta.model_extra
-    if extra:
+    # Reasoning is a field that the SDK defines, or one that it does not know.
+    fields: Mapping[str, Any] | None
+    for fields in (delta.__dict__, getattr(delta, "model_extra", None)):
+        if not fields:
+            continue
         for name in REASONING_FIELDS:
-            if extra.get(name):
+            if fields.get(name):
                 return _REASONING
-        for detail in extra.get("reasoning_details") or ():
+        for detail in fields.get("reasoning_details") or ():
             # An encrypted detail is not text: the client only returns it with the next request.
             if read(detail, "text") or read(detail, "summary"):
                 return _REASONING
@@ -93,7 +118,11 @@ def only_text(chunk: Any) -> int:
         # Some servers send an empty finish reason with each chunk.
         if not choice.finish_reason:
             delta = choice.delta
-            return _VISIBLE if delta.content else _kind_of_wordless(delta)
+            content = delta.content
+            if content:
+                # Without a function call, because this runs for each chunk.
+                return _VISIBLE if content.__class__ is str else kind_of_content(content)
+            return _kind_of_wordless(delta)
     except (AttributeError, TypeError, ValueError):
         pass
     return _EMPTY
@@ -116,6 +145,7 @@ def continuous_usage(first: Body) -> bool:
 _TOKEN: Final = re.compile(
     rb"""
     "(?:(?:content|refusal|arguments|input|audio"\s*:\s*\{[^{}]*?"(?:data|transcript))()
+      |content"\s*:\s*\[\s*\{[^{}]*?"(?:text()|thinking"\s*:\s*\[\s*\{[^{}]*?"text)
       |reasoning_content|reasoning|reasoning_details"\s*:\s*\[\s*\{[^{}]*?"(?:text|summary)
     )"\s*:\s*"(?!")
     """,
@@ -170,7 +200,8 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     """Return the last ``usage`` object in ``bodies``: counts are cumulative, so it is the total."""
     found: Body | None = None
     for body in bodies:
-        found = body.get("usage") or found
+        # Groq adds a field of its own to the last chunk of a stream.
+        found = body.get("usage") or get_path(body, "x_groq", "usage") or found
     if found is None:
         return None
     counts = mapping(found)
@@ -230,6 +261,7 @@ OPENAI_CHAT: Final = ApiFormat(
     to_mapping=body_of,
     content=OPENAI_CHAT_CONTENT,
     attributes=attributes,
+    choices_requested=choices_requested,
     stream=StreamFormat(
         # Some servers omit `object`. An error sent instead of a response has only this shape.
         # The search after each "choices" stops at the next one, so that the time is linear in the

@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from latspan._wire._api_format import ApiFormat, StreamFormat
+from latspan._wire._choices import choices_requested
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan._wire.openai_chat import (
@@ -61,6 +62,7 @@ OPENAI_COMPLETIONS: Final = ApiFormat(
     to_mapping=body_of,
     content=OPENAI_COMPLETIONS_CONTENT,
     attributes=attributes,
+    choices_requested=choices_requested,
     stream=StreamFormat(
         opens=re.compile(
             rb'"object"\s*:\s*"text_completion"|"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"'

@@ -10,8 +10,9 @@ from typing import Final
 
 from latspan._study.loop import Loop
 from latspan.errors import ConfigError
+from latspan.reports._marker import is_as_written, path_of
 from latspan.reports._runbook import guide_page, pull_request_page, runbook_page
-from latspan.reports._write_up import marker, write_up_page
+from latspan.reports._write_up import write_up_page
 
 __all__ = ["write_pages"]
 
@@ -23,9 +24,11 @@ _PAGES: Final[dict[str, Callable[[Loop, date], str]]] = {
 }
 
 
-def write_pages(loop: Loop, folder: Path, today: date) -> list[Path]:
+def write_pages(loop: Loop, folder: Path, today: date) -> tuple[list[Path], list[Path]]:
     """
-    Write the pages of a write-up, and return their files.
+    Write the pages of a write-up, and return the files that were written and those that were kept.
+
+    A page is kept if a person edited it. The other pages are written all the same.
 
     Args:
         loop: Where the inference path stands.
@@ -33,32 +36,37 @@ def write_pages(loop: Loop, folder: Path, today: date) -> list[Path]:
         today: Date of the pages.
 
     Raises:
-        ConfigError: A page was edited by a person, or cannot be written.
+        ConfigError: A page is of another inference path, or cannot be written.
     """
     files = {folder / name: page(loop, today) for name, page in _PAGES.items()}
     try:
         # All are checked before the first is written, so that a refusal leaves the old set whole.
-        for file in files:
-            if file.exists() and not file.read_text("utf-8").startswith(marker(loop)):
-                raise ConfigError(
-                    f"{file} was not written by latspan document, or was edited",
-                    hint="use another folder with --output, or delete the file",
-                )
+        kept = [file for file in files if file.exists() and not _may_be_replaced(file, loop)]
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in files.items():
+            if file in kept:
+                continue
             written = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
             try:
                 written.write_text(text, "utf-8")
                 written.replace(file)
             finally:
                 written.unlink(missing_ok=True)
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{folder} has a page that is not UTF-8 text", hint="use another folder with --output"
-        ) from error
     except OSError as error:
         raise ConfigError(
             f"cannot write to {folder}: {error.strerror or error}",
             hint="use a folder that you can write to, with --output",
         ) from error
-    return list(files)
+    return [file for file in files if file not in kept], kept
+
+
+def _may_be_replaced(file: Path, loop: Loop) -> bool:
+    """Return whether a page is as latspan wrote it."""
+    try:
+        page = file.read_text("utf-8")
+    except UnicodeDecodeError:
+        return False
+    name = path_of(page)
+    if name not in (None, loop.file.stem):
+        raise ConfigError(f"{file} is the page of {name}", hint="use another folder with --output")
+    return is_as_written(page)

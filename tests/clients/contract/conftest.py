@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pytest
 
+import latspan
 from latspan.testing import Script
 from latspan.testing._http import LAST_CHUNK, encode_chunk
 from latspan_aiohttp import AiohttpInstrumentor
@@ -74,8 +75,9 @@ def _switched_on() -> Iterator[None]:
     switch_on()
     yield
     switch_off()
-    for instrumentor in were_on:
-        instrumentor().instrument()
+    if were_on:
+        # Those that still await their library were on too.
+        latspan.auto_instrument()
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda client: client.name)

@@ -12,7 +12,9 @@ from urllib3.exceptions import EmptyPoolError, MaxRetryError
 from urllib3.util.retry import Retry
 
 from latspan import Kind
-from latspan.integrations import OPENAI_CHAT, Outcome, open_call
+from latspan._operations import ModelCall
+from latspan.integrations import Outcome, open_call
+from latspan.integrations.formats import OPENAI_CHAT
 from latspan.testing import Captured, ManualClock, RequestRecord, Script
 from latspan.testing._network import Network
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over
@@ -155,10 +157,10 @@ def test_inside_a_call_each_try_is_an_attempt_of_it(clock: ManualClock, seen: Ca
     network = network_of([Script.refused(503, after_ms=20), Script.chat(tokens=2)], clock)
     session = session_over(network, max_retries=retrying(clock))
     call = open_call(operation="chat", provider="x", model="m", api_format=OPENAI_CHAT)
-    assert call is not None
+    assert isinstance(call, ModelCall)
     with call.active():
         answer = session.post(URL, json=BODY)
-    call.end_with_response(answer.content)
+    call.keep_response(answer.content)
     call.returned()
     call.end(Outcome.COMPLETED)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
+    closing,
     contextmanager,
 )
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from typing import Any, Final
 
 import pytest
 
+from support.apis import Api, api_named
+from support.bedrock import CONVERSE, knows, make_client
 from tests.clients.conftest import ANTHROPIC, MESSAGES, OPENAI
 from tests.support.tls import CERTIFICATE, trusting_context
 
@@ -39,6 +43,25 @@ _ASKED: Final[dict[str, Any]] = {
     "stream": True,
     "stream_options": {"include_usage": True},
 }
+
+
+def _before(end: bytes) -> Callable[[bytes], bytes]:
+    """Return what gives everything before the last ``end``."""
+    return lambda data: data.rpartition(end)[0]
+
+
+_WHOLE_EVENTS: Final = _before(b"\n\n")
+
+
+def _whole_messages(data: bytes) -> bytes:
+    """Return the binary messages that are complete; each begins with its length."""
+    at = 0
+    while len(data) >= at + 4:
+        (size,) = struct.unpack_from(">I", data, at)
+        if len(data) < at + size:
+            break
+        at += size
+    return data[:at]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +100,10 @@ class Program:
         look_up: The segment that the look-up of a name is in; ``None`` where the client remembers
             the address, and cannot be asked not to.
         hears_timings: Whether its API has a place for what a server reports of itself.
+        whole: Gives the events of a body's beginning that are complete; for programs that read
+            bytes.
+        refuses: Situations whose events the SDK does not parse, because its API has others.
+        parses_at_once: Whether the program has an event within a fraction of a millisecond.
     """
 
     name: str
@@ -85,6 +112,9 @@ class Program:
     is_sdk: bool = False
     look_up: str | None = "connect"
     hears_timings: bool = True
+    whole: Callable[[bytes], bytes] = _WHOLE_EVENTS
+    refuses: tuple[str, ...] = ()
+    parses_at_once: bool = True
 
 
 @contextmanager
@@ -172,15 +202,72 @@ async def _async_anthropic(setting: Setting) -> AsyncGenerator[AsyncChat]:
         yield chat
 
 
-def _httpx(library: str) -> Callable[[Setting], AbstractContextManager[Chat]]:
+def _of_mistral(setting: Setting) -> dict[str, Any]:
+    retries = import_module("mistralai.client.utils")
+    again = retries.RetryConfig(
+        "backoff", retries.BackoffStrategy(1, 1, 1.0, 60_000), retry_connection_errors=False
+    )
+    return {
+        "api_key": "none",
+        "server_url": setting.url,
+        "timeout_ms": round(setting.timeout_s * 1000),
+        **({"retry_config": again} if setting.retries else {}),
+    }
+
+
+def _http_of_mistral(kind: str) -> Any:
+    """Return a client of the HTTP library that this version of the SDK sends through."""
+    library = import_module("mistralai.client.basesdk").httpx
+    return getattr(library, kind)(verify=trusting_context())
+
+
+@contextmanager
+def _mistral(setting: Setting) -> Generator[Chat]:
+    with _http_of_mistral("Client") as http_client:
+        client = import_module("mistralai.client").Mistral(
+            client=http_client, **_of_mistral(setting)
+        )
+
+        def chat(hear: Hear) -> None:
+            stream = client.chat.stream(
+                model="m", messages=MESSAGES, http_headers=dict(setting.headers)
+            )
+            for event in stream:
+                hear(event)
+
+        yield chat
+
+
+@asynccontextmanager
+async def _async_mistral(setting: Setting) -> AsyncGenerator[AsyncChat]:
+    async with _http_of_mistral("AsyncClient") as http_client:
+        client = import_module("mistralai.client").Mistral(
+            async_client=http_client, **_of_mistral(setting)
+        )
+
+        async def chat(hear: Hear) -> None:
+            stream = await client.chat.stream_async(
+                model="m", messages=MESSAGES, http_headers=dict(setting.headers)
+            )
+            async for event in stream:
+                hear(event)
+
+        yield chat
+
+
+def _httpx(
+    library: str, api: Api | None = None
+) -> Callable[[Setting], AbstractContextManager[Chat]]:
     @contextmanager
     def opened(setting: Setting) -> Generator[Chat]:
         with import_module(library).Client(
             verify=trusting_context(), timeout=setting.timeout_s, headers=setting.headers
         ) as client:
+            url = setting.chat_url if api is None else f"{setting.url}{api.path}"
+            asked = _ASKED if api is None else api.body
 
             def chat(hear: Hear) -> None:
-                with client.stream("POST", setting.chat_url, json=_ASKED) as response:
+                with client.stream("POST", url, json=asked) as response:
                     for part in response.iter_bytes():
                         hear(part)
 
@@ -264,6 +351,35 @@ def _urllib3(setting: Setting) -> Generator[Chat]:
         yield chat
 
 
+@contextmanager
+def _boto3(setting: Setting) -> Generator[Chat]:
+    if not knows("ContentBlockDelta", "reasoningContent"):
+        pytest.skip("this version of botocore drops reasoning")
+    client = make_client(
+        setting.url,
+        attempts=setting.retries + 1,
+        verify=str(CERTIFICATE),
+        read_timeout=setting.timeout_s,
+    )
+
+    def add_headers(request: Any, **_: object) -> None:
+        for name, value in setting.headers.items():
+            request.headers[name] = value
+
+    client.meta.events.register("before-send.bedrock-runtime", add_headers)
+
+    def chat(hear: Hear) -> None:
+        # botocore does not close the connection of a stream that fails.
+        with closing(client.converse_stream(**CONVERSE)["stream"]) as stream:
+            for event in stream:
+                hear(event)
+
+    try:
+        yield chat
+    finally:
+        client.close()
+
+
 def _in_a_loop(
     opened: Callable[[Setting], AbstractAsyncContextManager[AsyncChat]],
 ) -> Callable[[Setting], AbstractContextManager[Chat]]:
@@ -299,6 +415,15 @@ async def _connections_are_gone() -> None:
 
 _AIOHTTP_FOR_OPENAI: Final = "aiohttp" if OPENAI.library == "httpx2" else "httpx_aiohttp"
 
+_MISTRALS: Final[dict[str, Any]] = {
+    "is_sdk": True,
+    "hears_timings": False,
+    # Each event with a part of a tool call names the tool.
+    "refuses": ("reasoning, then a tool call",),
+    # The SDK makes a model of pydantic for each event, which takes a millisecond.
+    "parses_at_once": False,
+}
+
 PROGRAMS: Final = (
     Program("openai", ("openai",), _openai, is_sdk=True),
     Program("openai-async", ("openai",), _in_a_loop(_async_openai), is_sdk=True),
@@ -317,8 +442,33 @@ PROGRAMS: Final = (
         is_sdk=True,
         hears_timings=False,
     ),
+    Program("boto3", ("boto3",), _boto3, is_sdk=True, look_up="dns", hears_timings=False),
+    Program("mistral", ("mistralai",), _mistral, **_MISTRALS),
+    Program("mistral-async", ("mistralai",), _in_a_loop(_async_mistral), **_MISTRALS),
     Program("httpx", ("httpx",), _httpx("httpx")),
     Program("httpx-async", ("httpx",), _async_httpx("httpx")),
+    Program(
+        "httpx-gemini",
+        ("httpx",),
+        _httpx("httpx", api_named("gemini")),
+        hears_timings=False,
+        whole=_before(b"\r\n\r\n"),
+    ),
+    Program(
+        # It reports its timings, but counts the wait in a queue as the load of the model.
+        "httpx-ollama",
+        ("httpx",),
+        _httpx("httpx", api_named("ollama")),
+        hears_timings=False,
+        whole=_before(b"\n"),
+    ),
+    Program(
+        "httpx-bedrock",
+        ("httpx",),
+        _httpx("httpx", api_named("bedrock-converse")),
+        hears_timings=False,
+        whole=_whole_messages,
+    ),
     Program("httpx2", ("httpx2",), _httpx("httpx2")),
     Program("httpx2-async", ("httpx2",), _async_httpx("httpx2")),
     Program("aiohttp", ("aiohttp",), _in_a_loop(_aiohttp), look_up="dns"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, Final, NamedTuple
 
@@ -39,9 +39,15 @@ class SharedClock(SystemClock):
 
 
 class Heard:
-    """What a program had of one answer, and when: events, or bytes of them."""
+    """
+    What a program had of one answer, and when: events, or bytes of them.
 
-    def __init__(self) -> None:
+    Args:
+        whole: Gives the events of a body's beginning that are complete.
+    """
+
+    def __init__(self, whole: Callable[[bytes], bytes]) -> None:
+        self._whole = whole
         self._items: list[tuple[int, object]] = []
 
     def hear(self, item: object) -> None:
@@ -54,8 +60,7 @@ class Heard:
         for instant_ns, item in self._items:
             if isinstance(item, bytes):
                 so_far += item
-                _, found, after = so_far.partition(text.encode())
-                if found and b"\n\n" in after:
+                if text.encode() in self._whole(so_far):
                     return instant_ns
             elif text in str(item):
                 return instant_ns
@@ -101,7 +106,7 @@ class Site:
         # One that does not try again by itself asks once more.
         chats = situation.chats * (1 if program.is_sdk else len(situation.scripts))
         fails = suppress(Exception) if situation.outcome is not Outcome.COMPLETED else nullcontext()
-        heard = [Heard() for _ in range(chats)]
+        heard = [Heard(program.whole) for _ in range(chats)]
         url = self._server.url
         look_ups_ns, handshakes_ns = list[tuple[int, int]](), list[tuple[int, int]]()
         with ExitStack() as way:

@@ -30,7 +30,7 @@ def _round(clock: ManualClock) -> None:
 
 def _call(clock: ManualClock, ms: int) -> None:
     call = open_call(operation="chat", provider="p", model="m", api_format=OPENAI_CHAT)
-    assert call is not None
+    assert isinstance(call, ModelCall)
     clock.advance(ms * MS)
     call.returned()
     call.end(Outcome.COMPLETED)

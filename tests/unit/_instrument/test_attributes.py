@@ -18,6 +18,7 @@ import latspan
 from latspan import _runtime, _warn_once
 from latspan._export._points import attributes_of
 from latspan._instrument import open_call
+from latspan._operations import ModelCall
 from latspan._recording import Recorder, read_snapshots, write_interval
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Outcome
@@ -45,7 +46,7 @@ def versions(clock: ManualClock) -> Iterator[Captured]:
 
 def _call() -> None:
     call = open_call(operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT)
-    assert call is not None
+    assert isinstance(call, ModelCall)
     call.returned()
     call.end(Outcome.COMPLETED)
 

@@ -58,7 +58,7 @@ def _open(
 def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen: Captured) -> None:
     """All of it, and what went wrong under the same word as on the span."""
     call = _open(server=("model.test", 8080))
-    call.end_with_response(_Answer("m-2026"))
+    call.keep_response(_Answer("m-2026"))
     call.end(Outcome.TIMEOUT, error_type="ReadTimeout")
 
     (record,) = seen.records
@@ -113,7 +113,7 @@ def test_every_chunk_of_a_stream_has_its_time_since_the_one_before(
     call = _open(streamed=True)
     call.returned()
     stream = type("Stream", (), {})()
-    tracker = track_stream(call, OPENAI_CHAT, stream)
+    tracker = track_stream(call, stream)
     for held, waited in ((0, 5_000_000), (1_000_000, 2_000_000), (7_000_000, 3)):
         clock.advance(held)
         before = clock.monotonic_ns()

@@ -257,7 +257,7 @@ EVERY_LIBRARY = """
 import importlib, importlib.abc, os, sys
 import latspan
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
-from latspan._instrument._instrumentor import trigger_of
+from latspan._instrument._instrumentor import triggers_of
 
 class Finder(importlib.abc.MetaPathFinder):
     library = ""
@@ -275,7 +275,10 @@ for each in latspan.auto_instrument():
     latspan.uninstrument()
     Finder.library = library
     sys.meta_path.insert(0, Finder())
-    importlib.import_module(trigger_of(instrumentor_of(library)))
+    importlib.import_module(triggers_of(instrumentor_of(library))[0])
+    if Finder.library:
+        # A library that imports no module of its own.
+        latspan.auto_instrument()
     print(library, library in patched_libraries(), flush=True)
     os._exit(0)
 """

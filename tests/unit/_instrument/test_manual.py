@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 import latspan
-from latspan._instrument import Call, open_call
+from latspan._instrument import open_call
+from latspan._operations import ModelCall
 from latspan._operations._enclosing import Scope, current_scope
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome
@@ -20,9 +21,9 @@ from latspan.testing import Captured, ManualClock
 MS = 1_000_000
 
 
-def _open(model: str = "m") -> Call:
+def _open(model: str = "m") -> ModelCall:
     call = open_call(operation="chat", provider="openai", model=model, api_format=OPENAI_CHAT)
-    assert call is not None
+    assert isinstance(call, ModelCall)
     return call
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from latspan._instrument import Patches, open_call, patch_stream_classes, track_stream
+from latspan._instrument import Patches, open_call, patch_stream, track_stream
 from latspan._operations import ModelCall
 from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
@@ -98,7 +98,8 @@ KINDS = [(OwnIterator, AsyncOwnIterator), (OnlyIterates, AsyncOnlyIterates)]
 @pytest.fixture(params=KINDS, ids=["own iterator", "only iterates"])
 def kinds(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
     patches = Patches()
-    patch_stream_classes(patches, *request.param)
+    for cls in request.param:
+        patch_stream(patches, cls)
     yield request.param
     patches.restore()
 
@@ -109,7 +110,7 @@ def _followed(stream: Any) -> Any:
     )
     assert isinstance(call, ModelCall)
     call.returned()
-    track_stream(call, OPENAI_CHAT, stream)
+    track_stream(call, stream)
     return stream
 
 
@@ -144,7 +145,8 @@ def test_a_stream_with_few_methods_is_followed_to_its_end(
 def test_a_stream_that_is_its_own_iterator_is_handed_out_as_such(seen: Captured) -> None:
     """``iter(stream) is stream``, hooked or not."""
     patches = Patches()
-    patch_stream_classes(patches, OwnIterator, AsyncOwnIterator)
+    for cls in (OwnIterator, AsyncOwnIterator):
+        patch_stream(patches, cls)
     stream, astream = OwnIterator(), AsyncOwnIterator()
     assert iter(stream) is stream
     assert aiter(astream) is astream
@@ -155,7 +157,8 @@ def test_a_stream_that_is_its_own_iterator_is_handed_out_as_such(seen: Captured)
 def test_the_exit_of_a_stream_without_a_close_is_its_end(seen: Captured, kind: int) -> None:
     """It closes the response past the stream."""
     patches = Patches()
-    patch_stream_classes(patches, OwnIterator, AsyncOwnIterator)
+    for cls in (OwnIterator, AsyncOwnIterator):
+        patch_stream(patches, cls)
 
     async def program() -> None:
         if kind == 0:
@@ -175,7 +178,8 @@ def test_the_exit_of_a_stream_without_a_close_is_its_end(seen: Captured, kind: i
 def test_the_close_of_a_stream_without_with_is_its_end(seen: Captured, kind: int) -> None:
     """By whichever name it has."""
     patches = Patches()
-    patch_stream_classes(patches, OnlyIterates, AsyncOnlyIterates)
+    for cls in (OnlyIterates, AsyncOnlyIterates):
+        patch_stream(patches, cls)
 
     async def program() -> None:
         if kind == 0:

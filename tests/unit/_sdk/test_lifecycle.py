@@ -12,6 +12,7 @@ import pytest
 import latspan
 from latspan import _runtime
 from latspan._instrument import open_call
+from latspan._operations import ModelCall
 from latspan._recording import read_snapshots
 from latspan._segments import Outcome
 from latspan._spans import NoSink
@@ -303,9 +304,9 @@ def test_export_enabled_false_exports_nothing(receiver: Receiver) -> None:
 
 def do_a_chat() -> None:
     call = open_call(operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT)
-    assert call is not None
+    assert isinstance(call, ModelCall)
     message = {"role": "assistant", "content": "hi"}
-    call.end_with_response({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
+    call.keep_response({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
     call.end(Outcome.COMPLETED)
 
 

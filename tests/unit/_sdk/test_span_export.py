@@ -515,6 +515,7 @@ def test_a_flush_keeps_its_timeout() -> None:
     end_span(export, "one")
 
     assert not export.flushing()(0.001)
+    assert backend.hangs.acquire(timeout=DEADLINE_S)
     export.closing()(0.001)
     assert backend.shutdowns == 1
 
@@ -536,8 +537,10 @@ def test_shutdown_interrupts_a_blocked_export() -> None:
     backend = Backend(hangs=True)
     export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
+    wait = export.closing()
+    assert backend.hangs.acquire(timeout=DEADLINE_S)
 
-    export.closing()(0.001)
+    wait(0.001)
 
     assert backend.shutdowns == 1
 

@@ -363,6 +363,16 @@ def test_an_inference_path_is_found_by_its_name(
     assert read_inference_path("chat.toml") == read_inference_path(tmp_path / "chat.toml")
 
 
+def test_a_name_that_is_not_that_of_the_file_is_refused(tmp_path: Path) -> None:
+    """Commands use one of them and requests carry the other; the error has both."""
+    file = tmp_path / "support.toml"
+    file.write_text(MINIMAL, "utf-8")
+    with pytest.raises(ConfigError) as raised:
+        read_inference_path(file)
+    assert 'support.toml has name = "chat", but the file is named support' in raised.value.message
+    assert raised.value.hint == 'write name = "support", or rename the file'
+
+
 def test_a_missing_file_names_the_command_that_writes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

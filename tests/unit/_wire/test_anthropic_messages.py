@@ -79,7 +79,7 @@ def test_the_output_of_an_unfinished_message_is_unknown() -> None:
 
     assert usage is not None
     assert (usage.input, usage.output) == (12, None)
-    assert not ANTHROPIC_MESSAGES.is_complete(_bodies(START))
+    assert not ANTHROPIC_MESSAGES.is_finished(_bodies(START))
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == {0: "end_turn"}
 
 
@@ -91,7 +91,7 @@ def test_an_empty_stop_reason_does_not_end_a_message() -> None:
 
     assert usage is not None
     assert usage.output is None
-    assert not ANTHROPIC_MESSAGES.is_complete(bodies)
+    assert not ANTHROPIC_MESSAGES.is_finished(bodies)
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == {0: "end_turn"}
 
 
@@ -115,4 +115,4 @@ def test_usage_that_is_not_an_object_is_ignored(usage: Any) -> None:
     """Other fields are still read."""
     bodies = ({"role": "assistant", "usage": usage}, {"stop_reason": "end_turn", "usage": usage})
     assert ANTHROPIC_MESSAGES.usage(bodies) is None
-    assert ANTHROPIC_MESSAGES.is_complete(bodies)
+    assert ANTHROPIC_MESSAGES.is_finished(bodies)

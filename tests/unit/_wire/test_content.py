@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from latspan._wire import ApiFormat, as_data, as_json, copy_fields, output_messages
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
@@ -770,6 +771,17 @@ def test_an_iterator_is_left_to_its_reader(messages: Any) -> None:
     assert copy_fields({"messages": messages, "tools": []}, ("messages", "tools")) is None
     (message,) = messages
     assert list(message["content"]) in (list("hi"), [{"type": "text", "text": "hi"}])
+
+
+class _UserMessage(BaseModel):
+    role: str = "user"
+    content: str
+
+
+def test_the_role_of_a_message_may_be_a_default_of_the_sdk() -> None:
+    """It is sent, although the caller has not set it."""
+    request = {"messages": [_UserMessage(content="hi")]}
+    assert copy_fields(request, ("messages",)) == {"messages": [{"role": "user", "content": "hi"}]}
 
 
 def test_a_cyclic_structure_is_not_copied() -> None:

@@ -121,7 +121,7 @@ ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [
 def test_a_finish_reason_or_separate_usage_ends_a_stream(
     bodies: tuple[dict[str, Any], ...], ended: bool
 ) -> None:
-    assert OPENAI_CHAT.is_complete(bodies) is ended
+    assert OPENAI_CHAT.is_finished(bodies) is ended
 
 
 def test_the_last_usage_counts_and_a_missing_detail_is_not_zero() -> None:
@@ -159,3 +159,33 @@ def test_a_choice_without_a_valid_index_is_the_first(choices: list[Any]) -> None
 def test_choices_that_are_not_a_list_are_ignored() -> None:
     """A server may send anything."""
     assert OPENAI_CHAT.finish_reasons([{"choices": {"index": 0}}, {"choices": 5}]) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"content": None, "tool_calls": None, "reasoning": "hm"}, ChunkKind.REASONING),
+        ({"content": None, "tool_calls": _tool_call("{")}, ChunkKind.VISIBLE),
+        ({"content": None}, ChunkKind.EMPTY),
+        ({"content": "Hi"}, ChunkKind.VISIBLE),
+    ],
+    ids=["reasoning", "tool call", "empty", "text"],
+)
+def test_classes_of_other_sdks_need_not_have_every_field(
+    fields: dict[str, Any], kind: ChunkKind
+) -> None:
+    """Groq's classes have the shape of OpenAI's, without ``refusal`` and ``function_call``."""
+    choice = SimpleNamespace(index=0, delta=SimpleNamespace(**fields), finish_reason=None)
+    chunk = SimpleNamespace(choices=[choice])
+    assert OPENAI_CHAT.classify_chunk(chunk) == kind
+
+
+def test_groqs_usage_is_a_field_of_its_own() -> None:
+    """In the last chunk of a stream."""
+    body: dict[str, Any] = {
+        "choices": [],
+        "x_groq": {"usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+    }
+    found = OPENAI_CHAT.usage([body])
+    assert found is not None
+    assert (found.input, found.output) == (3, 2)

@@ -1,5 +1,5 @@
 """
-Coexistence with the SDK's own tracing, which exists from version 1.0 on.
+Coexistence with the own tracing of an SDK: the Anthropic SDK has it from version 1.0 on.
 
 The SDK opens a span inside each request, and sends the context of the span that is current then,
 recorded or not. The private attribute ``_tracer`` of a client shows whether its version has this
@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from opentelemetry import context, trace
 
-from latspan.integrations import impersonate, inside
+from latspan._instrument import impersonate, inside
 
 __all__ = ["hide_current_span", "hide_current_span_async", "records_spans"]
 

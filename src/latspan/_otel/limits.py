@@ -1,0 +1,67 @@
+"""Attribute limits of a span, as the OpenTelemetry environment variables set them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.sdk.trace import SpanLimits
+
+__all__ = ["always_within", "limited", "limited_to"]
+
+
+def always_within(limits: SpanLimits) -> float:
+    """
+    Return the number of attributes up to which no limit can be exceeded, whatever the values are.
+
+    It is infinite if there is no limit, and -1 if even a single attribute may exceed a limit,
+    because the length of values is limited.
+    """
+    if limits.max_span_attribute_length is not None:
+        return -1
+    return math.inf if limits.max_span_attributes is None else limits.max_span_attributes
+
+
+def limited(attributes: Mapping[str, Any], limits: SpanLimits) -> Mapping[str, Any]:
+    """
+    Return a span's attributes cut to the limits, or the same object if they are within them.
+
+    If there are too many attributes, the first ones are dropped, as the SDK does, and their number
+    is recorded in the span. Unlike the SDK, this function does not log a warning for each text
+    that is cut.
+
+    Source: OpenTelemetry SDK specification, "Attribute Limits".
+    """
+    return limited_to(attributes, limits.max_span_attributes, limits.max_span_attribute_length)
+
+
+def limited_to(
+    attributes: Mapping[str, Any], most: int | None, longest: int | None
+) -> Mapping[str, Any]:
+    """
+    Return attributes cut to limits, or the same object if they are within them.
+
+    Args:
+        attributes: Attributes of a span, an event or a link.
+        most: Maximum number of attributes; ``None`` for no limit.
+        longest: Maximum number of characters of a text; ``None`` for no limit.
+    """
+    if longest is not None:
+        attributes = {name: _cut(value, longest) for name, value in attributes.items()}
+    if most is None or len(attributes) <= most:
+        return attributes
+    too_many = len(attributes) - most
+    kept = BoundedAttributes(most, dict(islice(attributes.items(), too_many, None)))
+    kept.dropped = too_many
+    return kept
+
+
+def _cut(value: Any, longest: int) -> Any:
+    if isinstance(value, str):
+        return value[:longest]
+    if isinstance(value, (list, tuple)):
+        return tuple(_cut(item, longest) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    return value

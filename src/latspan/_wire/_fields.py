@@ -1,0 +1,55 @@
+"""
+Bodies in the shape of a chat completion, for APIs whose own shape differs.
+
+The modules of such APIs return bodies with ``id``, ``model``, ``choices`` and ``usage``, so that
+the functions of OpenAI's format read the finish reasons; ``usage`` keeps the API's own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from latspan._wire._body import to_plain
+from latspan._wire._content import read
+
+__all__ = ["either", "finished", "given", "plain_or_object", "sequence"]
+
+
+def plain_or_object(response: Any) -> Any:
+    """Return bytes as a plain mapping, and any other response unchanged."""
+    return to_plain(response) if isinstance(response, bytes) else response
+
+
+def either(value: Any, camel: str, snake: str) -> Any:
+    """
+    Return a field of a mapping or an object, ``None`` if it is missing.
+
+    Args:
+        value: The mapping or the object.
+        camel: Name of the field in JSON.
+        snake: Name of the field in the SDK.
+    """
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        found = fields.get(camel)
+        return fields.get(snake) if found is None else found
+    return getattr(value, snake, None)
+
+
+def sequence(value: Any) -> list[Any] | tuple[Any, ...]:
+    """Return ``value`` if it is a list or a tuple, otherwise an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def given(value: Any, *names: str) -> dict[str, Any]:
+    """Return the fields of a mapping or an object that are text, numbers or booleans."""
+    found = {name: read(value, name) for name in names}
+    return {name: each for name, each in found.items() if isinstance(each, str | int | float)}
+
+
+def finished(reason: object, index: object = 0) -> Mapping[str, Any]:
+    """Return a choice with its finish reason, which is ``None`` if there is none so far."""
+    text = getattr(reason, "value", reason)
+    position = index if isinstance(index, int) else 0
+    return {"index": position, "finish_reason": text if isinstance(text, str) and text else None}

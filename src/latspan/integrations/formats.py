@@ -1,0 +1,37 @@
+"""Formats of the responses of model APIs: those that latspan reads, and the type of a format."""
+
+from __future__ import annotations
+
+from latspan._wire import ApiFormat, ChunkKind, Usage, get_path
+from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
+from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
+from latspan._wire.cohere_chat import COHERE_CHAT
+from latspan._wire.gemini_generate import GEMINI_GENERATE_CONTENT
+from latspan._wire.mistral_chat import MISTRAL_CHAT, MISTRAL_FIM
+from latspan._wire.ollama_chat import OLLAMA_CHAT, OLLAMA_GENERATE
+from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._wire.openai_completions import OPENAI_COMPLETIONS
+from latspan._wire.openai_embeddings import OPENAI_EMBEDDINGS
+from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
+
+__all__ = [
+    "ANTHROPIC_MESSAGES",
+    "BEDROCK_CONVERSE",
+    "BEDROCK_INVOKE",
+    "COHERE_CHAT",
+    "GEMINI_GENERATE_CONTENT",
+    "MISTRAL_CHAT",
+    "MISTRAL_FIM",
+    "OLLAMA_CHAT",
+    "OLLAMA_GENERATE",
+    "OPENAI_CHAT",
+    "OPENAI_COMPLETIONS",
+    "OPENAI_EMBEDDINGS",
+    "OPENAI_RESPONSES",
+    "OPENAI_RESPONSES_FETCHED",
+    "ApiFormat",
+    "ChunkKind",
+    "Usage",
+    "get_path",
+]

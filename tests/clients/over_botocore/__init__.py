@@ -1,0 +1,1 @@
+"""Tests of Amazon Bedrock in botocore, which boto3 sends through."""
