@@ -1,10 +1,9 @@
 """
 Span sink for an application's tracer provider, whether it is the SDK's or another.
 
-The SDK's own tracer is used through some of its private attributes, which saves most of the time
-that child spans take on the caller's thread. This applies only to the exact class of the SDK, and
-only if all of these attributes exist. A subclass, another SDK version with other attributes, or a
-provider of another library is used through the OpenTelemetry API alone.
+The SDK's own tracer is used through some of its private attributes (``latspan._otel.tracers``),
+which saves most of the time that child spans take on the caller's thread. Every other tracer is
+used through the OpenTelemetry API alone.
 """
 
 from __future__ import annotations
@@ -14,22 +13,17 @@ from typing import Final
 from opentelemetry import trace
 from opentelemetry.sdk.trace import Tracer
 
-from latspan._export._processors import Processors
-from latspan._export._samplers import looks_at_the_trace_alone
+from latspan import _runtime
 from latspan._export._unstarted_children import UnstartedChildren
+from latspan._otel.processors import Processors
+from latspan._otel.samplers import looks_at_the_trace_alone
+from latspan._otel.tracers import is_known
 from latspan._spans import ApiSink
 
 __all__ = ["application_sink"]
 
-_KNOWN: Final = (
-    "sampler",
-    "resource",
-    "span_processor",
-    "id_generator",
-    "_span_limits",
-    "_instrumentation_scope",
-)
-"""Attributes of the SDK's tracer that latspan uses; some of them are private."""
+_LONGEST_WAIT_S: Final = 5.0
+"""How long a flush by the application waits for requests that have ended."""
 
 
 def application_sink(tracer: trace.Tracer) -> ApiSink:
@@ -39,10 +33,14 @@ def application_sink(tracer: trace.Tracer) -> ApiSink:
     Args:
         tracer: A tracer of an application's provider, which may be of any type.
     """
-    # A subclass may behave in any way, and so may a version of the SDK with other attributes.
-    if type(tracer) is not Tracer or not all(map(tracer.__dict__.__contains__, _KNOWN)):
-        return ApiSink(tracer)
-    return _SdkSink(tracer)
+    return _SdkSink(tracer) if is_known(tracer) else ApiSink(tracer)
+
+
+def _wait_for_worker() -> None:
+    with _runtime.handle_internal_errors("a flush by the application"):
+        runtime = _runtime.current()
+        if runtime is not None:
+            runtime.drain(_LONGEST_WAIT_S)
 
 
 class _SdkSink(ApiSink):
@@ -54,7 +52,7 @@ class _SdkSink(ApiSink):
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self._processors = Processors(tracer)
+        self._processors = Processors(tracer, _wait_for_worker)
         super().__init__(tracer, UnstartedChildren(tracer, self._processors))
         # An unknown sampler may depend on the thread that calls it.
         self._sampler_is_known = looks_at_the_trace_alone(tracer.sampler)

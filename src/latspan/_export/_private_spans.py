@@ -20,23 +20,22 @@ from opentelemetry.trace import (
     StatusCode,
 )
 
-from latspan._export._limits import always_within, limited
 from latspan._export._recording_span import RecordingSpan, Written
-from latspan._export._samplers import constant_decisions
 from latspan._export._sizes import size_of_span, size_of_state
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
+from latspan._otel.current_span import current_span, with_current_span
+from latspan._otel.limits import always_within, limited
+from latspan._otel.samplers import constant_decisions
 from latspan._spans import (
     SPAN_BYTES,
     AttributeValue,
     ChildSpan,
     FinishedSpan,
     OpenSpan,
-    current_span,
     encodable,
     measured,
     size_of_parts,
     size_of_text,
-    with_current_span,
 )
 from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL

@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace import Event, SpanLimits
 from opentelemetry.sdk.util import BoundedList
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
-from latspan._export._limits import limited_to
+from latspan._otel.limits import limited_to
 from latspan._runtime import handle_internal_errors
 from latspan._spans import LONGEST_TEXT, given_attributes
 from latspan._text import text_of

@@ -1,9 +1,7 @@
 """
 Child spans in an application's provider, ended without a start if no processor needs one.
 
-Private parts of the SDK that are used: the tracer's ``_span_limits`` and
-``_instrumentation_scope``. :func:`~latspan._export._application_sink.application_sink` has checked
-that they exist. What an application can observe must stay the same as with started spans: the
+What an application can observe must stay the same as with started spans: the
 sampler's decision, the generated ids, the limits, and the spans that ``on_end`` of the processors
 receives.
 """
@@ -16,14 +14,15 @@ from typing import Any, Final, cast
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, Tracer
+from opentelemetry.sdk.trace import ReadableSpan, Tracer
 from opentelemetry.sdk.trace.sampling import SamplingResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from latspan._export._limits import limited
-from latspan._export._processors import Processors
-from latspan._export._samplers import looks_at_the_trace_alone
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
+from latspan._otel.limits import limited
+from latspan._otel.processors import Processors
+from latspan._otel.samplers import looks_at_the_trace_alone
+from latspan._otel.tracers import limits_of, scope_of
 from latspan._spans import AttributeValue, ChildSpan, start_and_end
 
 __all__ = ["UnstartedChildren"]
@@ -50,10 +49,9 @@ class UnstartedChildren:
     __slots__ = ("_limits", "_processors", "_scope", "_tracer")
 
     def __init__(self, tracer: Tracer, processors: Processors) -> None:
-        inside = cast("Any", tracer)
         self._tracer = tracer
-        self._limits: SpanLimits = inside._span_limits
-        self._scope = inside._instrumentation_scope
+        self._limits = limits_of(tracer)
+        self._scope = scope_of(tracer)
         self._processors = processors
 
     def __call__(self, children: Sequence[ChildSpan], context: Context) -> None:

@@ -24,7 +24,14 @@ from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._questions import nearest_values
 from latspan._recording._record import RequestRecord, has_no_token
 from latspan._recording._recorder import Recorder
-from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, Subject
+from latspan._recording._series import (
+    ATTRIBUTES,
+    Series,
+    SeriesKey,
+    Subject,
+    has_attributes,
+    key_of,
+)
 from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -50,7 +57,9 @@ __all__ = [
     "Subject",
     "TaggedName",
     "details_of",
+    "has_attributes",
     "has_no_token",
+    "key_of",
     "nearest_values",
     "read_snapshots",
     "read_tag",

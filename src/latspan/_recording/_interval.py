@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from random import Random
 
@@ -122,14 +122,22 @@ class Interval:
         for key in keys:
             self._histograms[key].compact()
 
-    def totals(self, end_epoch_ns: int) -> Iterator[tuple[SeriesKey, Series]]:
+    def histograms(self) -> Collection[tuple[SeriesKey, Histogram]]:
+        """Return the histogram of each series."""
+        return self._histograms.items()
+
+    def totals(
+        self, end_epoch_ns: int, keys: Iterable[SeriesKey] | None = None
+    ) -> Iterator[tuple[SeriesKey, Series]]:
         """
         Yield the series. Their histograms are not copies, and change with further values.
 
         Args:
             end_epoch_ns: Unix time up to which values were counted, in nanoseconds.
+            keys: Keys of the series; all of them, if not given.
         """
-        for key, histogram in self._histograms.items():
+        for key in self._histograms if keys is None else keys:
+            histogram = self._histograms[key]
             if not self.is_compact:
                 # Compact now, so that later reads of the histogram change no state.
                 histogram.compact()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, add_series
+from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, add_series, key_of
 from latspan._recording._snapshot import Snapshot
 from latspan._recording._tags import read_tag, tag_of
 from latspan._segments import Kind
@@ -94,5 +94,5 @@ def _key_of(tag: str | None) -> SeriesKey:
     # latspan's own tags always have a kind; only they may have attributes of an application.
     is_latspans = kind in _KINDS if kind is not None else ATTRIBUTES.issuperset(named.attributes)
     if is_latspans:
-        return SeriesKey.of(named.metric, named.attributes)
-    return SeriesKey.of(tag or named.metric, {})
+        return key_of(named.metric, named.attributes)
+    return key_of(tag or named.metric, {})

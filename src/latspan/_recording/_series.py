@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from latspan._recording._exemplars import Exemplar
 from latspan._segments import Kind
@@ -20,8 +20,14 @@ __all__ = [
     "SeriesKey",
     "Subject",
     "add_series",
+    "added",
+    "copied",
+    "has_attributes",
     "is_settable",
+    "joined",
+    "key_of",
     "refuse_unknown_attributes",
+    "storable",
     "subject_of",
 ]
 
@@ -110,41 +116,6 @@ class SeriesKey(NamedTuple):
     source: str | None = None
     segment: str | None = None
 
-    @classmethod
-    def of(cls, metric: str, attributes: Mapping[str, str]) -> Self:
-        """
-        Return the key of a metric's series that has these attributes.
-
-        Args:
-            metric: A metric's name, or ``segment``.
-            attributes: Attributes by name, with the same names as in :attr:`attributes`. Names that
-                are not latspan's are the application's own.
-        """
-        of_requests = {name: value for name, value in attributes.items() if name not in _OF_VALUES}
-        return cls(
-            metric,
-            subject_of(of_requests),
-            source=attributes.get("source"),
-            segment=attributes.get(SEGMENT),
-        )
-
-    def storable(self) -> Self:
-        """
-        Return the key with texts that every exporter accepts: valid Unicode of limited length.
-
-        A server chooses the name of the response model, and an application chooses the names of its
-        tenants. Such a name must not stop an export or exhaust the memory.
-        """
-        *named, custom = self.subject
-        kept = (*named, *chain.from_iterable(custom), self.metric, self.source, self.segment)
-        if all(text is None or text_of(text) is text for text in kept):
-            return self
-        mended = tuple((text_of(name), text_of(value)) for name, value in custom)
-        subject = Subject(*map(_storable, named), custom=mended)  # pyright: ignore[reportArgumentType]
-        return type(self)(
-            text_of(self.metric), subject, _storable(self.source), _storable(self.segment)
-        )
-
     @property
     def attributes(self) -> dict[str, str]:
         """Every attribute that is set, by name, ``kind`` included."""
@@ -171,9 +142,44 @@ class SeriesKey(NamedTuple):
         value: str | None = getattr(self if name in _OF_VALUES else self.subject, name)
         return value
 
-    def has(self, attributes: Mapping[str, str]) -> bool:
-        """Return whether the series has all of these attributes, with the same values."""
-        return all(self.attribute(name) == value for name, value in attributes.items())
+
+def key_of(metric: str, attributes: Mapping[str, str]) -> SeriesKey:
+    """
+    Return the key of a metric's series that has these attributes.
+
+    Args:
+        metric: A metric's name, or ``segment``.
+        attributes: Attributes by name, with the same names as in :attr:`SeriesKey.attributes`.
+            Names that are not latspan's are the application's own.
+    """
+    of_requests = {name: value for name, value in attributes.items() if name not in _OF_VALUES}
+    return SeriesKey(
+        metric,
+        subject_of(of_requests),
+        source=attributes.get("source"),
+        segment=attributes.get(SEGMENT),
+    )
+
+
+def has_attributes(key: SeriesKey, attributes: Mapping[str, str]) -> bool:
+    """Return whether a series has all of these attributes, with the same values."""
+    return all(key.attribute(name) == value for name, value in attributes.items())
+
+
+def storable(key: SeriesKey) -> SeriesKey:
+    """
+    Return a key with texts that every exporter accepts: valid Unicode of limited length.
+
+    A server chooses the name of the response model, and an application chooses the names of its
+    tenants. Such a name must not stop an export or exhaust the memory.
+    """
+    *named, custom = key.subject
+    kept = (*named, *chain.from_iterable(custom), key.metric, key.source, key.segment)
+    if all(text is None or text_of(text) is text for text in kept):
+        return key
+    mended = tuple((text_of(name), text_of(value)) for name, value in custom)
+    subject = Subject(*map(_storable, named), custom=mended)  # pyright: ignore[reportArgumentType]
+    return SeriesKey(text_of(key.metric), subject, _storable(key.source), _storable(key.segment))
 
 
 def _storable(text: str | None) -> str | None:
@@ -245,26 +251,33 @@ class Series:
     end_epoch_ns: int
     exemplars: tuple[Exemplar, ...] = ()
 
-    def copy(self) -> Series:
-        """Return a copy with a histogram of its own."""
-        return replace(self, histogram=self.histogram.copy())
 
-    def and_then(self, later: Series) -> Series:
-        """
-        Return both series merged in a new histogram, with the exemplars of ``later`` if it has any.
-        """
-        merged = self.histogram.copy()
-        merged.merge(later.histogram)
-        merged.compact()
-        return Series(
-            merged,
-            min(self.start_epoch_ns, later.start_epoch_ns),
-            max(self.end_epoch_ns, later.end_epoch_ns),
-            later.exemplars or self.exemplars,
-        )
+def joined(earlier: Series, later: Series) -> Series:
+    """Return both series in a new histogram, with the exemplars of ``later`` if it has any."""
+    merged = earlier.histogram.copy()
+    merged.merge(later.histogram)
+    merged.compact()
+    return Series(
+        merged,
+        min(earlier.start_epoch_ns, later.start_epoch_ns),
+        max(earlier.end_epoch_ns, later.end_epoch_ns),
+        later.exemplars or earlier.exemplars,
+    )
+
+
+def copied(series: Series) -> Series:
+    """Return a copy with a histogram of its own."""
+    return replace(series, histogram=series.histogram.copy())
+
+
+def added(total: Series | None, later: Series) -> Series:
+    """Return the total of a series with a later interval's values, which it may have already."""
+    if total is None:
+        return later
+    return total if total.end_epoch_ns >= later.end_epoch_ns else joined(total, later)
 
 
 def add_series(held: MutableMapping[SeriesKey, Series], key: SeriesKey, series: Series) -> None:
     """Add a series to the held ones; a series that is already held is merged with it."""
     before = held.get(key)
-    held[key] = series if before is None else before.and_then(series)
+    held[key] = series if before is None else joined(before, series)

@@ -27,6 +27,7 @@ from latspan._recording._series import (
     Series,
     SeriesKey,
     add_series,
+    has_attributes,
     refuse_unknown_attributes,
 )
 from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, Source
@@ -223,7 +224,7 @@ class Snapshot:
             UnknownNameError: There is no such attribute, or its value was never recorded.
         """
         refuse_unknown_attributes(where, self._known())
-        held = {key: series for key, series in self.series.items() if key.has(where)}
+        held = {key: series for key, series in self.series.items() if has_attributes(key, where)}
         if not held:
             refuse_absent_values(self._known(), where)
         return self._part(held)
@@ -410,7 +411,7 @@ class Snapshot:
         found = {
             key: series.histogram
             for key, series in self.series.items()
-            if key.metric == metric and key.has(wanted)
+            if key.metric == metric and has_attributes(key, wanted)
         }
         kinds = {key.kind for key in found}
         # If something was found, all values in the question occurred. The checks and hints read
@@ -447,7 +448,9 @@ class Snapshot:
         # Each timeline has one duration. Its source and segment are not those of other values.
         of_timelines = {name: where[name] for name in where if name not in ("source", SEGMENT)}
         return {
-            key.kind for key in self.series if key.metric == "duration" and key.has(of_timelines)
+            key.kind
+            for key in self.series
+            if key.metric == "duration" and has_attributes(key, of_timelines)
         }
 
     def _known(self) -> Collection[SeriesKey]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from latspan import semconv
 from latspan._metrics import time_per_output_token
 from latspan._recording._record import RequestRecord
-from latspan._recording._series import SEGMENT, SeriesKey, Subject, subject_of
+from latspan._recording._series import SEGMENT, SeriesKey, Subject, storable, subject_of
 from latspan._segments import Outcome, Segment, Side, Source, totals
 
 __all__ = ["Shape", "Values", "keys_of", "values_of"]
@@ -79,7 +79,7 @@ def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]
 
     def key(name: Name) -> SeriesKey:
         metric, source, segment, whose = name
-        return SeriesKey(metric, subjects[whose], source, segment).storable()
+        return storable(SeriesKey(metric, subjects[whose], source, segment))
 
     return tuple(map(key, shape.single)), tuple(map(key, shape.several))
 

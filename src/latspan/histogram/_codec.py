@@ -105,11 +105,6 @@ class Decoded:
     histogram: Histogram
     precision: Precision
 
-    @property
-    def significant_digits(self) -> int:
-        """Number of significant digits of the values, in [0, 3]."""
-        return self.precision.significant_digits
-
 
 def encode(histogram: Histogram) -> str:
     """

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._export._conversion import Conversion, KeptConversion
-from latspan._recording import Series, SeriesKey
+from latspan._recording import Series, key_of
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS
 
-KEY = SeriesKey.of("segment", {"segment": "queue"})
+KEY = key_of("segment", {"segment": "queue"})
 BOUNDS = (0.01, 0.1, 1.0)
 values = st.lists(
     st.integers(0, HIGHEST_NS) | st.integers(0, 5_000) | st.integers(10**8, 2 * 10**8), max_size=40

@@ -13,7 +13,7 @@ from opentelemetry.sdk.resources import Resource
 
 from latspan._export import MetricsPart, metrics_parts
 from latspan._export._conversion import Conversion
-from latspan._recording import Exemplar, Series, SeriesKey, Snapshot
+from latspan._recording import Exemplar, Series, Snapshot, key_of
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS
 
@@ -29,7 +29,7 @@ def histogram_of(*values: int) -> Histogram:
 def snapshot_of(*series: tuple[str, dict[str, str], Histogram]) -> Snapshot:
     return Snapshot(
         series={
-            SeriesKey.of(metric, attributes): Series(histogram, 1_000, 2_000)
+            key_of(metric, attributes): Series(histogram, 1_000, 2_000)
             for metric, attributes, histogram in series
         },
         start_epoch_ns=1_000,
@@ -241,7 +241,7 @@ def test_the_overflow_is_marked_as_the_specification_requires() -> None:
 
 def test_an_exemplar_leads_to_its_trace() -> None:
     """Encoded with the value in the metric's unit, the instant and both ids."""
-    key = SeriesKey.of("chunk_gap", {"source": "measured"})
+    key = key_of("chunk_gap", {"source": "measured"})
     snapshot = snapshot_of(("chunk_gap", {"source": "measured"}, histogram_of(1_500_000_000)))
 
     [part] = exported(snapshot, exemplars={key: (Exemplar(1_500_000_000, 1_700, 0xA, 0xB),)})
@@ -273,7 +273,7 @@ def test_a_large_export_is_split_and_none_is_too_large(
         *(("chunk_gap", {"model": model}, histogram_of(*values)) for model, values, _ in drawn)
     )
     exemplars = {
-        SeriesKey.of("chunk_gap", {"model": model}): (Exemplar(1, 2**62, 2**127, 2**63),) * number
+        key_of("chunk_gap", {"model": model}): (Exemplar(1, 2**62, 2**127, 2**63),) * number
         for model, _, number in drawn
     }
 

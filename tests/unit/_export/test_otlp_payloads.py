@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import Resource
 
 from latspan._export import OtlpPayloads, SelfMetric
 from latspan._export._http_session import HttpSession
-from latspan._recording import Recorder, RequestRecord, SeriesKey, Snapshot, read_tag
+from latspan._recording import Recorder, RequestRecord, SeriesKey, Snapshot, key_of, read_tag
 from latspan.histogram import Histogram, decode
 from latspan.testing import ManualClock
 from support.records import RECORD
@@ -69,7 +69,7 @@ def histograms_of(backend: Backend) -> dict[SeriesKey, Histogram]:
             exact = {f"{name}_ns": said.pop(name) for name in ("sum", "min", "max")}
             tag = read_tag(record.attributes["latspan.series"])
             assert record.event_name == "latspan.histogram"
-            held.setdefault(SeriesKey.of(tag.metric, tag.attributes), Histogram()).merge(
+            held.setdefault(key_of(tag.metric, tag.attributes), Histogram()).merge(
                 Histogram.from_buckets(decode(record.body).histogram, **exact, **said)
             )
     return held

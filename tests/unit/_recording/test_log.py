@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan._recording import Series, SeriesKey, Snapshot, read_snapshots, write_interval
+from latspan._recording import Series, SeriesKey, Snapshot, key_of, read_snapshots, write_interval
 from latspan._segments import Kind
 from latspan.errors import HistogramPrecisionError
 from latspan.histogram import Histogram, HistogramLogWriter, Precision, encode
@@ -27,11 +27,11 @@ def snapshot_of(start_ns: int, series: dict[SeriesKey, Histogram]) -> Snapshot:
     )
 
 
-TTFT = SeriesKey.of(
+TTFT = key_of(
     "time_to_first_token",
     {"kind": "call", "model": "a b,c", "outcome": "completed", "source": "measured"},
 )
-QUEUE = SeriesKey.of("segment", {"kind": "stage", "segment": "queue", "source": "server_reported"})
+QUEUE = key_of("segment", {"kind": "stage", "segment": "queue", "source": "server_reported"})
 
 
 def test_a_snapshot_is_read_back_unchanged(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_unknown_tags_are_read_as_metric_names(tmp_path: Path) -> None:
 
     keys = [key for snapshot in read_snapshots(path) for key in snapshot.series]
 
-    assert keys == [SeriesKey.of(tag, {}) for tag in (*tags, "untagged")]
+    assert keys == [key_of(tag, {}) for tag in (*tags, "untagged")]
     assert {key.kind for key in keys} == {Kind.CALL}
 
 

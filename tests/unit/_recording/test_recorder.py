@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from latspan._metrics import MetricValue
-from latspan._recording import NoopRecorder, Recorder, RequestRecord, SeriesKey, Snapshot
+from latspan._recording import NoopRecorder, Recorder, RequestRecord, Snapshot, key_of
 from latspan._recording._recorder import DRAIN_THRESHOLD, OVERLOADED
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts
@@ -197,7 +197,7 @@ def test_equal_series_have_equal_keys() -> None:
         )
 
     assert [
-        SeriesKey.of(
+        key_of(
             "duration",
             {
                 "kind": "http",

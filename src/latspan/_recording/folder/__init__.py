@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         begin_recording,
         is_recording,
         join_recording,
+        refuse_copies,
     )
     from latspan._recording.folder._reader import (
         CONVERTED,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         cut_indexes,
         open_recording,
     )
+    from latspan._recording.folder._watched import Watcher, watched_reading
     from latspan._recording.folder._writer import LARGEST_FILE, RecordFile, prepare
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "Origin",
     "RecordFile",
     "Recording",
+    "Watcher",
     "begin_recording",
     "cut_indexes",
     "host_conditions",
@@ -45,6 +48,8 @@ __all__ = [
     "join_recording",
     "open_recording",
     "prepare",
+    "refuse_copies",
+    "watched_reading",
 ]
 
 __getattr__ = lazy_getattr(
@@ -58,6 +63,7 @@ __getattr__ = lazy_getattr(
         "Origin": "_manifest",
         "RecordFile": "_writer",
         "Recording": "_reader",
+        "Watcher": "_watched",
         "begin_recording": "_manifest",
         "cut_indexes": "_reader",
         "host_conditions": "_conditions",
@@ -65,5 +71,7 @@ __getattr__ = lazy_getattr(
         "join_recording": "_manifest",
         "open_recording": "_reader",
         "prepare": "_writer",
+        "refuse_copies": "_manifest",
+        "watched_reading": "_watched",
     },
 )

@@ -19,7 +19,7 @@ from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import NS_PER_S
 from latspan._wire import written
 
-__all__ = ["LARGEST", "UNREADABLE", "compact_line", "line_of", "record_of", "row_of"]
+__all__ = ["LARGEST", "LOOKED_UP", "UNREADABLE", "compact_line", "line_of", "record_of", "row_of"]
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions of a line that is cut off, or that another program wrote."""
@@ -141,6 +141,9 @@ def row_of(line: str | bytes) -> dict[str, Any]:
         lag = fields["details"].get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
         if isinstance(lag, int | float) and not -_LONGEST_LAG_S <= lag <= _LONGEST_LAG_S:
             raise ValueError("the dispatch lag is out of range")
+        for name in LOOKED_UP:
+            if isinstance(fields["details"].get(name), list | dict):
+                raise TypeError(f"{name} has another type")
     if fields.get("tokens") is not None:
         for name, count in fields["tokens"].items():
             if (type(count) is not int or not 0 <= count <= LARGEST) and name != "source":
@@ -151,6 +154,13 @@ def row_of(line: str | bytes) -> dict[str, Any]:
             raise ValueError("the ratio has another type or range")
     return fields
 
+
+LOOKED_UP: Final = (
+    semconv.LATSPAN_LOAD_INDEX,
+    semconv.LATSPAN_LOAD_PHASE,
+    semconv.LATSPAN_LOAD_STEP,
+)
+"""Details that readers look up."""
 
 _NUMBERS: Final = (int, float)
 """Types of numbers; a truth value is none, although Python counts it among the integers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +17,12 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from latspan._recording.folder._conditions import host_conditions
+from latspan._recording.folder._lines import LARGEST
 from latspan._recording.folder._regular import open_regular
 from latspan._recording.folder._writer import LOST, files_in, prepare
 from latspan._segments import Kind
 from latspan._version import __version__
-from latspan.errors import RecordingError
+from latspan.errors import ConfigError, RecordingError
 
 __all__ = [
     "SCHEMA",
@@ -31,6 +32,7 @@ __all__ = [
     "is_recording",
     "join_recording",
     "read_manifest",
+    "refuse_copies",
 ]
 
 SCHEMA: Final = "latspan.recording/1"
@@ -150,6 +152,31 @@ def is_recording(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / _NAME).is_file()
 
 
+def refuse_copies(recordings: Iterable[tuple[str, object]]) -> None:
+    """
+    Raise an error if two of several recordings are the same one, or a copy of it.
+
+    Args:
+        recordings: Name for messages and identifier of each one. An identifier that is empty or is
+            not text is unknown.
+
+    Raises:
+        ConfigError: Two have the same identifier.
+    """
+    known: dict[str, str] = {}
+    for name, identifier in recordings:
+        if not identifier or not isinstance(identifier, str):
+            continue
+        if identifier in known:
+            other = known[identifier]
+            text = f"{name} is given twice" if name == other else f"{name} is a copy of {other}"
+            raise ConfigError(
+                f"{text}: one recording is one run",
+                hint="use each recording once, on one side; more runs need more recordings",
+            )
+        known[identifier] = name
+
+
 def join_recording(folder: str | os.PathLike[str]) -> Manifest:
     """
     Return the manifest of a recording to which this process adds its requests.
@@ -242,19 +269,59 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def _check_types(manifest: Mapping[str, Any]) -> None:
     """Raise an exception if a field that readers use has another type."""
     measurement = _field(manifest, "measurement", dict)
-    _field(manifest, "conditions", dict)
+    conditions = _field(manifest, "conditions", dict)
+    _field(conditions, "prompts", dict)
     for lack in _field(_field(manifest, "conversion", dict), "lacks", list):
         if not isinstance(lack, str):
             raise TypeError("what a conversion lacks is no text")
     if measurement:
         Kind(measurement.get("kind", Kind.CALL))
+        _field(measurement, "name", str)
+        _check_number(measurement.get("percentile"))
+        _check_number(measurement.get("max_in_flight"))
     for step in _field(measurement, "steps", list):
-        for name, needed in _OF_STEPS.items():
-            _field(step, name, needed)
+        _check_step(step)
     for target in _field(measurement, "targets", list):
         for name, needed in _OF_TARGETS.items():
             if not isinstance(target[name], needed):
                 raise TypeError(f"{name} of a target has another type")
+        _check_number(target["percentile"])
+        _check_number(target["limit_ns"])
+
+
+def _check_step(step: Mapping[str, Any]) -> None:
+    for name, needed in _OF_STEPS.items():
+        _field(step, name, needed)
+    for name in ("intended", "unsent", "offered_per_s", "reached_per_s"):
+        _check_number(step.get(name))
+    load, generator = step.get("load", {}), step.get("generator", {})
+    for name in ("rate_per_s", "concurrency"):
+        _check_number(load.get(name))
+    if "busy" in generator and generator["busy"] is None:
+        raise TypeError("busy has another type")
+    _check_number(generator.get("busy"))
+    for name in ("dispatch_lag", "loop_lag"):
+        lag = _field(generator, name, dict)
+        if name in generator and "p99" not in lag:
+            raise KeyError("p99")
+        for value in lag.values():
+            _check_number(value)
+            if value is None:
+                raise TypeError(f"{name} has another type")
+    for index in step.get("cut", ()):
+        if not isinstance(index, int):
+            raise TypeError("the index of a request has another type")
+
+
+def _check_number(value: object) -> None:
+    """Raise an exception if a field that is a number, or absent, is something else."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number has another type")
+    # NaN is in no range.
+    if not -LARGEST <= value <= LARGEST:
+        raise ValueError("a number is out of range")
 
 
 _OF_STEPS: Final = {"load": dict, "generator": dict, "cut": list, "intended": int, "unsent": int}

@@ -20,6 +20,7 @@ from latspan._recording.folder._line_sample import LineSample, kind_of_line
 from latspan._recording.folder._lines import UNREADABLE, compact_line, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
 from latspan._recording.folder._regular import not_readable, open_regular, snapshots_in
+from latspan._recording.folder._watched import ReadingWatch
 from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
 from latspan._segments import Kind
 from latspan._shown import location
@@ -111,18 +112,23 @@ class Recording:
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each complete line with the number of its file, and count the others."""
         self._unreadable = 0
-        for number, file in enumerate(self._files()):
+        files = self._files()
+        watch = ReadingWatch(file.path for file in files)
+        for number, file in enumerate(files):
             try:
                 with open_regular(file.path) as lines:
                     while line := lines.readline(_LONGEST_LINE):
+                        watch.add(len(line))
                         if line.endswith(b"}\n"):
                             yield number, line
                             continue
                         self._unreadable += 1
                         while line and not line.endswith(b"\n"):
                             line = lines.readline(_LONGEST_LINE)
+                            watch.add(len(line))
             except OSError as error:
                 raise not_readable(file.path, error) from error
+        watch.end()
 
     def _files(self) -> list[ProcessFile]:
         try:

@@ -86,6 +86,8 @@ def test_a_line_by_the_schema_is_read() -> None:
         ("details", "x"),
         ("details", None),
         ("details", {"latspan.load.dispatch_lag": 1e300}),
+        ("details", {"latspan.load.index": [1]}),
+        ("details", {"latspan.load.step": {}}),
         ("details", {"n": float("nan")}),
         ("ratio", 0),
         ("ratio", -1),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +99,22 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
         open_recording(tmp_path)
 
 
+_STEPS: list[dict[str, Any]] = [
+    {"generator": {"busy": None}},
+    {"generator": {"busy": math.nan}},
+    {"generator": {"dispatch_lag": {}}},
+    {"generator": {"dispatch_lag": {"p99": None}}},
+    {"generator": {"loop_lag": {"p50": "x", "p99": 0.1}}},
+    {"load": {"rate_per_s": "x"}},
+    {"load": {"concurrency": [1]}},
+    {"offered_per_s": "x"},
+    {"reached_per_s": math.inf},
+    {"intended": 10**400},
+    {"cut": [[]]},
+]
+"""Accounts of steps with a value of another type."""
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -110,6 +128,10 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
         {"measurement": {"steps": [1]}},
         {"measurement": {"steps": [{"load": 1}]}},
         {"measurement": {"targets": [{"metric": 5}]}},
+        {"measurement": {"percentile": "x"}},
+        {"measurement": {"name": 5}},
+        {"conditions": {"prompts": None}},
+        *({"measurement": {"steps": [step]}} for step in _STEPS),
     ],
 )
 def test_a_field_of_another_type_is_an_error(tmp_path: Path, fields: dict[str, object]) -> None:
