@@ -13,7 +13,8 @@ ones. The figures show that the rules distinguish these causes, and not how ofte
 them.
 
 Reproduce: ``make bench-diagnose``; ``--quick`` runs a fifth of the cells; ``--training`` runs the
-cells on which thresholds were set.
+cells on which thresholds were set. ``make bench-diagnose ARGS=real`` puts faults into real parts
+instead: see ``real/_run.py``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,19 @@ from latspan._study.stats import wilson_interval
 def main() -> int:
     """Execute the command line, and return the exit status: 1 if a target is missed."""
     parser = argparse.ArgumentParser(description="Confusion matrix of `latspan diagnose`")
+    parser.add_argument(
+        "what", nargs="?", choices=("simulated", "real"), default="simulated", help="kind of faults"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer cells and repeats")
     parser.add_argument("--training", action="store_true", help="cells that set thresholds")
     parser.add_argument("--json", action="store_true", help="print one document instead of tables")
     parser.add_argument("--only", default="", help="faults to run, separated by commas")
     parser.add_argument("--part", choices=("cells", "coverage"), help="one part only")
     arguments = parser.parse_args()
+    if arguments.what == "real":
+        from diagnosis.real._run import run
+
+        return run(arguments.only, as_json=arguments.json)
     began = time.monotonic()
     split = TRAINING if arguments.training else HELD_OUT
     results: list[Judged] = []

@@ -32,8 +32,8 @@ from support.simulation import (
 __all__ = ["Judged", "Result", "judged"]
 
 _CALIBRATION_REQUESTS: Final = 100
-_TRUTH_REQUESTS: Final = 1_200
-_LIMIT_REQUESTS: Final = 5_000
+_TRUTH_REQUESTS: Final = 5_000
+"""Requests of the simulations that give the truth: a queue near its capacity varies slowly."""
 _TRUTH_SEED: Final = 77
 _EQUAL: Final = 0.75
 """Ratio of two gains from which either of two faults is a right answer."""
@@ -147,10 +147,11 @@ def _percentile_ns(
     *,
     noise: bool,
     rate_per_s: float,
-    requests: int = _TRUTH_REQUESTS,
 ) -> float:
     """Return the true percentile at a load, from a long simulation."""
-    scenario = replace(scenario_of(*faults, noise=noise), requests=requests, rate_per_s=rate_per_s)
+    scenario = replace(
+        scenario_of(*faults, noise=noise), requests=_TRUTH_REQUESTS, rate_per_s=rate_per_s
+    )
     parsed = parse_goal(goal)
     table = table_of(_records(scenario, _TRUTH_SEED), parsed)
     return float(np.nanpercentile(table.value_ns, parsed.percentile))
@@ -158,10 +159,7 @@ def _percentile_ns(
 
 def _limit_ns(goal: str) -> int:
     return round(
-        _HEALTHY_LIMIT
-        * _percentile_ns(
-            (), goal, noise=True, rate_per_s=HEALTHY.rate_per_s, requests=_LIMIT_REQUESTS
-        )
+        _HEALTHY_LIMIT * _percentile_ns((), goal, noise=True, rate_per_s=HEALTHY.rate_per_s)
     )
 
 

@@ -9,10 +9,9 @@ that the client measured. To add a source, write ``_evidence/<system>.py`` and l
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from latspan._evidence import (
     bedrock,
@@ -29,28 +28,16 @@ from latspan._evidence import (
     tgi,
     vllm,
 )
+from latspan._evidence._installed import installed_sources
+from latspan._evidence._source import Adapter, EvidenceSource
 from latspan._segments import ReportedTimings
 from latspan._wire import ResponseMetadata
 
 __all__ = ["GATEWAYS", "SERVERS", "Adapter", "EvidenceSource", "read"]
 
-Adapter = Callable[[ResponseMetadata], ReportedTimings | None]
+_INSTALLED: Final = installed_sources()
 
-
-class EvidenceSource(NamedTuple):
-    """
-    A system that reports its own timings.
-
-    Args:
-        markers: Body fields and headers; a response with its timings has at least one of them.
-        read: Adapter that reads the timings.
-    """
-
-    markers: frozenset[str]
-    read: Adapter
-
-
-SERVERS: Final = tuple(
+SERVERS: Final = tuple(each for each in _INSTALLED if not each.is_gateway) + tuple(
     EvidenceSource(each.MARKERS, each.read)
     for each in (
         llama_cpp,
@@ -70,13 +57,14 @@ SERVERS: Final = tuple(
 Model servers, in the order in which their adapters are tried.
 
 The first adapter that recognises a response is used, so systems that report the parts come before
-systems that report only a total.
+systems that report only a total, and the sources of other distributions before latspan's own.
 """
 
 GATEWAYS: Final = (
-    EvidenceSource(server_timing.MARKERS, server_timing.read_gateway),
-    EvidenceSource(litellm.MARKERS, litellm.read),
-    EvidenceSource(envoy.MARKERS, envoy.read),
+    *(each for each in _INSTALLED if each.is_gateway),
+    EvidenceSource(server_timing.MARKERS, server_timing.read_gateway, is_gateway=True),
+    EvidenceSource(litellm.MARKERS, litellm.read, is_gateway=True),
+    EvidenceSource(envoy.MARKERS, envoy.read, is_gateway=True),
 )
 """Gateways in front of a model server, tried in the same way and in addition to ``SERVERS``."""
 
@@ -105,6 +93,6 @@ def read(response: ResponseMetadata) -> tuple[ReportedTimings, ...]:
 def _adapters_for(there: frozenset[str]) -> tuple[tuple[Adapter, ...], ...]:
     """Return the adapters to try for a response with these fields, those of gateways first."""
     return tuple(
-        tuple(adapter for markers, adapter in sources if not markers.isdisjoint(there))
+        tuple(each.read for each in sources if not each.markers.isdisjoint(there))
         for sources in (GATEWAYS, SERVERS)
     )

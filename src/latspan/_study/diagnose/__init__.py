@@ -14,7 +14,8 @@ from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
 from latspan._study.diagnose._recordings import diagnose_recording
 from latspan._study.diagnose._sources import diagnose_source
-from latspan._study.diagnose._table import RequestTable, table_of
+from latspan._study.diagnose._table import RequestTable
+from latspan._study.diagnose._table_builder import TableBuilder, table_of
 
 __all__ = [
     "Attribution",
@@ -27,6 +28,7 @@ __all__ = [
     "Goal",
     "RequestTable",
     "Share",
+    "TableBuilder",
     "attribute",
     "budget_rows",
     "calibrate",

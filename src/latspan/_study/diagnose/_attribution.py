@@ -15,6 +15,7 @@ Source: Künsch (1989), The jackknife and the bootstrap for general stationary o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,11 @@ A band has few units and blocks are few, so that the spread itself is uncertain.
 one with which 90 % of the intervals contain the truth in simulations: see docs/benchmarks.md.
 """
 
+_FEW_INDEPENDENT: Final = 30
+"""Number of independent values of a segment below which the bootstrap shows too little."""
+_LEAST_RIVAL: Final = 0.1
+"""Share from which a segment may be in doubt as the largest one."""
+
 _LARGE: Final = 200_000
 _DRAWS_OF_LARGE: Final = 100
 _CONFIDENCE: Final = 0.90
@@ -64,6 +70,8 @@ class Share:
         typical_ns: Mean time per unit of the typical band, in nanoseconds.
         uncertain: Fraction of the segment's time that is estimated or unknown.
         source: Source of most of the segment's time.
+        independent: Number of independent values that are as much evidence as its values of all
+            units; infinite if the segment is short or the number is large.
     """
 
     name: str
@@ -74,6 +82,28 @@ class Share:
     typical_ns: float
     uncertain: float = 0.0
     source: Source = Source.MEASURED
+    independent: float = math.inf
+
+    @property
+    def _factor(self) -> float:
+        """
+        Return the factor of its time in a much longer recording, as the end of an interval.
+
+        Waiting times vary as their mean, so the relative standard error of the mean of n
+        independent ones is 1 / sqrt(n).
+        """
+        return math.exp(_NORMAL / math.sqrt(self.independent))
+
+    def may_trail(self, rival: Share) -> bool:
+        """
+        Return whether a rival may be the larger one in a longer recording.
+
+        This is about a segment that varies slowly beside one that does not. Two that vary slowly
+        grow together, for example the queues of an overloaded system.
+        """
+        if math.isinf(self.independent) == math.isinf(rival.independent):
+            return False
+        return self.share / self._factor <= rival.share * rival._factor
 
     @property
     def excess_ns(self) -> float:
@@ -95,6 +125,8 @@ class Attribution:
         lead: Lead of the largest share over the second, as the lower end of its 90 % interval;
             the largest share is a real leader if it is more than 0.
         value_ns: The percentile itself, in nanoseconds; infinity if so many units failed.
+        is_extended: Whether the tail band has more units than the goal asks for, because they are
+            few: then some of them are not slow.
     """
 
     shares: tuple[Share, ...]
@@ -104,6 +136,13 @@ class Attribution:
     typical_ns: float
     lead: float
     value_ns: float
+    is_extended: bool = False
+
+    @property
+    def rival(self) -> Share | None:
+        """Segment that may be the largest one in a longer recording; ``None`` if there is none."""
+        leader, *others = self.shares
+        return next((share for share in others if leader.may_trail(share)), None)
 
     def share(self, *names: str) -> float:
         """Return the summed share of some segments."""
@@ -126,9 +165,10 @@ def attribute(table: RequestTable) -> Attribution | None:
     usable = np.flatnonzero(~np.isnan(table.value_ns))
     if len(usable) < LEAST_UNITS:
         return None
-    values = table.value_ns[usable]
-    segments = table.segments_ns[usable]
+    values, segments = table.value_ns, table.segments_ns
     size = len(usable)
+    if size < len(table):
+        values, segments = values[usable], segments[usable]
     in_band = max(_tail_fraction(table, size), 1 / size)
     tail, typical = _bands(values, None, in_band)
     shares = _shares(segments[tail])
@@ -152,6 +192,9 @@ def attribute(table: RequestTable) -> Attribution | None:
                 typical_ns=float(segments[typical, index].mean()) if len(typical) else 0.0,
                 uncertain=float(table.uncertain[index]),
                 source=table.sources.get(table.names[index], Source.MEASURED),
+                independent=(
+                    _independent(segments[:, index]) if shares[index] >= _LEAST_RIVAL else math.inf
+                ),
             )
             for index in order
             if shares[index] > 0
@@ -162,6 +205,7 @@ def attribute(table: RequestTable) -> Attribution | None:
         typical_ns=float(values[typical].mean()) if len(typical) else float(np.median(values)),
         lead=lead,
         value_ns=_percentile(table),
+        is_extended=in_band > table.goal.tail_fraction,
     )
 
 
@@ -205,14 +249,27 @@ def _widening(values: NDArray[np.float64]) -> float:
 
     Source: Geyer (1992), Practical Markov chain Monte Carlo, initial positive sequence.
     """
-    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
-    lags = _autocorrelation(ranks)
-    pairs = lags[1:-1:2] + lags[2::2]
-    ended = np.flatnonzero(pairs <= 0)
-    known = lags[1 : 2 * int(ended[0]) + 1 if len(ended) else len(lags)]
+    known = _positive_autocorrelation(values)
     inside = np.clip(1 - np.arange(1, len(known) + 1) / _BLOCK, 0, None)
     found, whole = 1 + 2 * float((inside * known).sum()), 1 + 2 * float(known.sum())
     return max(1.0, whole / found) ** 0.5 if found > 0 else 1.0
+
+
+def _independent(values: NDArray[np.float64]) -> float:
+    """Return the number of independent values that values are worth; infinite from 30 on."""
+    known = _positive_autocorrelation(values)
+    number = len(values) / (1 + 2 * float(known.sum()))
+    return number if number < _FEW_INDEPENDENT else math.inf
+
+
+def _positive_autocorrelation(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the autocorrelation of the ranks from lag 1 on, as long as it is positive."""
+    # Equal values have equal ranks: most requests have no retry, for example.
+    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
+    lags = _autocorrelation(ranks)
+    pairs = lags[1:-1:2] + lags[2::2]
+    ended = np.flatnonzero(pairs <= 0)
+    return lags[1 : 2 * int(ended[0]) + 1 if len(ended) else len(lags)]
 
 
 def _intervals(
@@ -239,7 +296,9 @@ def _intervals(
 def _autocorrelation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the autocorrelation of a series at all lags up to a quarter of its length."""
     size = len(values)
-    spectrum = np.abs(np.fft.rfft(values - values.mean(), 2 * size)) ** 2
+    # A power of two: other lengths may need several times the memory and the time.
+    padded = 1 << (2 * size - 1).bit_length()
+    spectrum = np.abs(np.fft.rfft(values - values.mean(), padded)) ** 2
     products = np.fft.irfft(spectrum)[: max(3, size // 4)]
     return products / products[0] if products[0] > 0 else np.zeros(len(products))
 
@@ -255,22 +314,30 @@ def _draws(
     if blocks < 8:
         # Fewer blocks would show too little variation: units are drawn one by one.
         blocks, block_of = size, np.arange(size)
-    # Sorted once: a draw only changes how often each unit counts.
+    # Sorted once: a draw only changes how often each unit counts. The slowest units alone are in a
+    # band, and nearly always among those of one and a half bands.
     order = np.argsort(values, kind="stable")[::-1]
-    block_of, sorted_segments = block_of[order], segments[order]
+    block_of = block_of[order]
+    sizes = np.bincount(block_of, minlength=blocks)
+    reach = min(size, int(1.5 * fraction * size) + 10 * _BLOCK)
+    slowest = segments[order[:reach]]
     draws = _DRAWS if size <= _LARGE else _DRAWS_OF_LARGE
     result = np.empty((draws, segments.shape[1]))
     for draw in range(draws):
         counts = np.bincount(random.integers(0, blocks, blocks), minlength=blocks)
-        weights = counts[block_of].astype(np.float64)
+        limit = fraction * float((counts * sizes).sum())
+        weights = counts[block_of[: len(slowest)]].astype(np.float64)
         reached: NDArray[np.float64] = np.cumsum(weights)
-        limit = fraction * float(reached[-1])
+        if reached[-1] < limit:
+            slowest = segments[order]
+            weights = counts[block_of].astype(np.float64)
+            reached = np.cumsum(weights)
         # The band ends inside the last unit, which counts in part.
         inside = int((reached < limit).sum()) + 1
         band = weights[:inside].copy()
         if inside <= size:
             band[-1] -= max(reached[inside - 1] - limit, 0.0)
-        sums = band @ sorted_segments[:inside]
+        sums = band @ slowest[:inside]
         total = sums.sum()
         result[draw] = sums / total if total else sums
     return result

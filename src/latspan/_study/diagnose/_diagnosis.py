@@ -9,16 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from latspan._drawing import percent
+from latspan._drawing import count, percent
 from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
 from latspan._study.diagnose._attribution import LEAST_UNITS, Attribution, Share, attribute
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
-from latspan._study.diagnose._facts import Calibration, Facts, calibrate, split_by
+from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
-from latspan._study.diagnose._table import RequestTable, table_of
+from latspan._study.diagnose._table import RequestTable
+from latspan._study.diagnose._table_builder import table_of
 from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan._targets import Budget
 
@@ -127,7 +128,7 @@ def diagnose(
     table = table_of(records, goal)
     calibrated = None
     if calibration is not None:
-        calibrated = calibrate(table_of(calibration, Goal("time_to_first_token", 50)))
+        calibrated = calibrate(table_of(calibration, CALIBRATING))
     return diagnose_table(
         table,
         calibration=calibrated,
@@ -204,7 +205,10 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             " your calls with latspan.stage, and record again.",
         )
     finding = explain(facts)
-    of = f"of the time of slow {noun} ({percent(leader.low)} to {percent(leader.high)})"
+    units = f"slow {noun}"
+    if attribution.is_extended:
+        units = f"the slowest {len(attribution.tail)} {noun}"
+    of = f"of the time of {units} ({percent(leader.low)} to {percent(leader.high)})"
     if finding is not None and finding.cause in _WHATEVER_LEADS:
         return result(Conclusion.FIX, f"At {goal}, {finding.summary}.", finding)
     runner_up = attribution.shares[1] if len(attribution.shares) > 1 else None
@@ -216,6 +220,17 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             finding,
         )
     covered = () if finding is None else finding.segments
+    rival = attribution.rival
+    if rival is not None and rival.name not in covered:
+        slow = min(leader, rival, key=lambda share: share.independent)
+        values = count(round(slow.independent), "independent value")
+        return result(
+            Conclusion.TIE,
+            f"At {goal}, {leader.name} ({percent(leader.share)}) and {rival.name}"
+            f" ({percent(rival.share)}) are too close to call: {slow.name} changes so slowly that"
+            f" this recording holds only about {values} of it. Measure for longer.",
+            finding,
+        )
     if (
         runner_up is not None
         and runner_up.name not in covered

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import comb, nan
-from statistics import NormalDist
+from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -18,17 +17,19 @@ import numpy as np
 from latspan import semconv
 from latspan._segments import SegmentName
 from latspan._study.diagnose._attribution import Attribution, Share
+from latspan._study.diagnose._exact_test import hypergeometric_tail
+from latspan._study.diagnose._goal import Goal
+from latspan._study.diagnose._line import LEAST_POINTS, Line, fitted
 from latspan._study.diagnose._table import RequestTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Calibration", "Facts", "Line", "SlowGroup", "calibrate", "split_by"]
+__all__ = ["CALIBRATING", "LONGER", "Calibration", "Facts", "SlowGroup", "calibrate", "split_by"]
 
-_POINTS: Final = 10
-"""Number of points below which no line is fitted."""
-_MOST_POINTS: Final = 2_000
-_EXACT_UP_TO: Final = 3_000
+CALIBRATING: Final = Goal("time_to_first_token", 50)
+"""Goal of the table of a calibration."""
+
 _SIGNIFICANT: Final = 0.01
 _LIFT: Final = 1.5
 _FOLLOWS: Final = 0.5
@@ -41,27 +42,20 @@ _LEAST_LOADED: Final = 3
 _SLOWER: Final = 1.3
 """Ratio of medians from which a group is slow, in all but one quarter of the recording."""
 
+LONGER: Final = 1.5
+"""Ratio of tail to typical from which a length explains a tail."""
+
+_ALONE: Final = 0.1
+"""Mean number of other units in flight below which a unit was alone."""
+
+_OTHER_CLIENTS: Final = 1.0
+"""Number of running requests beyond those in flight from which other clients use the server."""
+
 _EXPLAINS: Final = 0.6
-"""Fraction of the tail band that one group must hold to explain it."""
-
-
-class Line(NamedTuple):
-    """
-    A straight line through points.
-
-    Args:
-        intercept: Value at 0.
-        slope: Increase per unit.
-        correlation: Rank correlation of the points, in [-1, 1].
-    """
-
-    intercept: float
-    slope: float
-    correlation: float
-
-    def at(self, position: float) -> float:
-        """Return the value of the line."""
-        return self.intercept + self.slope * position
+"""
+Fraction of the tail band that one group must hold to explain it. If a group is smaller than the
+band, this fraction of the group must be in the band.
+"""
 
 
 class SlowGroup(NamedTuple):
@@ -107,7 +101,7 @@ class Calibration:
 
 def calibrate(table: RequestTable) -> Calibration | None:
     """
-    Return the calibration from a table whose goal is the time to the first token.
+    Return the calibration from a table of the goal :data:`CALIBRATING`.
 
     The wait of such a measurement is work only, because nothing else was in flight.
 
@@ -115,7 +109,7 @@ def calibrate(table: RequestTable) -> Calibration | None:
         ``None`` if fewer than ten units have a time and a number of tokens.
     """
     tokens = _uncached(table)
-    line = _fitted(tokens, table.number("time_to_first_token"))
+    line = fitted(tokens, table.number("time_to_first_token"))
     if line is None:
         return None
     tpot = table.number("time_per_output_token")
@@ -142,7 +136,7 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
     known = ~np.isnan(tokens) & (wait > 0)
     if not known.any():
         return table
-    line = _fitted(tokens[known], wait[known])
+    line = fitted(tokens[known], wait[known])
     per_token_ns = calibration.per_token_ns
     if line is not None and calibration.is_slower(line):
         per_token_ns = line.slope
@@ -227,7 +221,7 @@ class Facts:
         """
         start = self.table.start_ns
         windows = len(start) // _ARRIVALS
-        if windows < _POINTS:
+        if windows < LEAST_POINTS:
             return nan
         counts, _ = np.histogram(start, bins=windows)
         return float(counts.var() / counts.mean())
@@ -247,7 +241,7 @@ class Facts:
 
     def line(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
         """Return the line through all units that have both values; ``None`` if they are few."""
-        return _fitted(x, y)
+        return fitted(x, y)
 
     @cached_property
     def uncached_tokens(self) -> NDArray[np.float64]:
@@ -256,8 +250,8 @@ class Facts:
 
     @cached_property
     def cached_share(self) -> float:
-        """Fraction of all prompt tokens that were read from a cache; NaN if it is not reported."""
-        cached, prompt = self.table.number("cached_tokens"), self.table.number("input_tokens")
+        """Fraction of all prompt tokens that were read from a cache; NaN if it is not known."""
+        cached, prompt = _cached(self.table), self.table.number("input_tokens")
         known = ~np.isnan(cached) & ~np.isnan(prompt)
         total = prompt[known].sum()
         return float(cached[known].sum() / total) if total else nan
@@ -276,6 +270,45 @@ class Facts:
         return result
 
     @cached_property
+    def load_at_server(self) -> NDArray[np.float64]:
+        """
+        Number of other requests at the server during each unit.
+
+        Requests of other clients are not in the recording. If the server's metrics show clearly
+        more running requests than the recording has in flight, the metrics are used.
+        """
+        own = self.in_flight_at_server
+        running = self.table.number("requests_running") - 1
+        known = ~np.isnan(running)
+        if known.mean() < 0.5 or float(np.median((running - own)[known])) < _OTHER_CLIENTS:
+            return own
+        return np.where(known, running, own)
+
+    @cached_property
+    def alone(self) -> NDArray[np.bool_]:
+        """Units during which no other request is known to have been at the server."""
+        running, waiting = (
+            self.table.number(name) for name in ("requests_running", "requests_waiting")
+        )
+        busy = (np.nan_to_num(running) > 1) | (np.nan_to_num(waiting) > 0)
+        return (self.in_flight_at_server < _ALONE) & ~busy
+
+    def sampled(self, name: str) -> tuple[float, float] | None:
+        """
+        Return the medians of a sample of the server's metrics in the tail and the typical band.
+
+        Args:
+            name: Name of the fact.
+
+        Returns:
+            ``None`` if fewer than half of the slow units have a sample.
+        """
+        values = self.table.number(name)
+        if np.isfinite(values[self.attribution.tail]).mean() < 0.5:
+            return None
+        return self.tail(values), self.typical(values)
+
+    @cached_property
     def servers(self) -> list[NDArray[np.bool_]]:
         """Units of each server, by its address; one item with all units if there is only one."""
         if semconv.SERVER_ADDRESS not in self.table.groups:
@@ -291,7 +324,7 @@ class Facts:
         Each value of each attribute is tested, and probabilities are corrected for the number of
         tests by Holm's method. The group has to be slow throughout the recording, too.
         """
-        tests: list[tuple[float, SlowGroup]] = []
+        tests: list[tuple[float, float, SlowGroup]] = []
         size = int((~np.isnan(self.table.value_ns)).sum())
         tail = self.attribution.tail
         for name, (codes, values) in self.table.groups.items():
@@ -301,10 +334,12 @@ class Facts:
                 if not 0 < members < size:
                     continue
                 found = int(inside[tail].sum())
-                probability = _hypergeometric_tail(found, size, members, len(tail))
+                probability = hypergeometric_tail(found, size, members, len(tail))
                 tests.append(
                     (
                         probability,
+                        # A group that is smaller than the band cannot fill it.
+                        found / min(len(tail), members),
                         SlowGroup(
                             name,
                             value,
@@ -315,12 +350,12 @@ class Facts:
                         ),
                     )
                 )
-        for rank, (probability, group) in enumerate(
-            sorted(tests, key=lambda test: (test[0], -test[1].of_tail))
+        for rank, (probability, held, group) in enumerate(
+            sorted(tests, key=lambda test: (test[0], -test[2].of_tail))
         ):
             if probability * (len(tests) - rank) >= _SIGNIFICANT:
                 return None
-            explains = group.of_tail >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
+            explains = held >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
             if explains and self._is_slow_throughout(group):
                 return group
         return None
@@ -348,7 +383,7 @@ class Facts:
         least = own[np.argsort(load[own], kind="stable")][: max(1, len(own) // _LEAST_LOADED)]
         low, high = load[least[0]], load[least[-1]]
         others = np.flatnonzero(~inside & (load >= low) & (load <= high))
-        return len(others) < _POINTS or is_slow(np.concatenate([least, others]))
+        return len(others) < LEAST_POINTS or is_slow(np.concatenate([least, others]))
 
     def saves(self, group: SlowGroup) -> bool:
         """
@@ -381,74 +416,16 @@ def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.flo
 
 
 def _uncached(table: RequestTable) -> NDArray[np.float64]:
+    return table.number("input_tokens") - np.nan_to_num(_cached(table), nan=0.0)
+
+
+def _cached(table: RequestTable) -> NDArray[np.float64]:
+    """Return the cached prompt tokens: as the response has them, or by the server's metrics."""
     cached = table.number("cached_tokens")
-    return table.number("input_tokens") - np.where(np.isnan(cached), 0, cached)
+    sampled = table.number("cache_hit_ratio") * table.number("input_tokens")
+    return np.where(np.isnan(cached), sampled, cached)
 
 
 def _median(values: NDArray[np.float64]) -> float:
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else nan
-
-
-def _fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
-    """
-    Return a robust line: the slope is the median of the slopes of pairs.
-
-    A least-squares line would follow the few units that waited in a queue.
-
-    Source: Theil (1950), Sen (1968), with random pairs for many points.
-    """
-    known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
-    if len(known) < _POINTS or np.ptp(x[known]) == 0:
-        return None
-    random = np.random.default_rng(0)
-    if len(known) > _MOST_POINTS:
-        known = random.choice(known, _MOST_POINTS, replace=False)
-    a, b = x[known], y[known]
-    first = random.integers(0, len(a), 20_000)
-    second = random.integers(0, len(a), 20_000)
-    differ = a[first] != a[second]
-    slopes = (b[first] - b[second])[differ] / (a[first] - a[second])[differ]
-    slope = float(np.median(slopes))
-    return Line(float(np.median(b - slope * a)), slope, _rank_correlation(a, b))
-
-
-def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return Spearman's correlation."""
-    first, second = _ranks(a), _ranks(b)
-    spread = first.std() * second.std()
-    if not spread:
-        return 0.0
-    return float(((first - first.mean()) * (second - second.mean())).mean() / spread)
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[inverse]
-
-
-def _hypergeometric_tail(found: int, size: int, members: int, drawn: int) -> float:
-    """
-    Return the probability of at least ``found`` members in a random draw.
-
-    Source: the one-sided exact test of Fisher.
-    """
-    if size > _EXACT_UP_TO:
-        return _normal_tail(found, size, members, drawn)
-    total, most = comb(size, drawn), min(members, drawn)
-    favourable = sum(
-        comb(members, count) * comb(size - members, drawn - count)
-        for count in range(found, most + 1)
-        if drawn - count <= size - members
-    )
-    return favourable / total
-
-
-def _normal_tail(found: int, size: int, members: int, drawn: int) -> float:
-    """Return the normal approximation of :func:`_hypergeometric_tail` for many units."""
-    mean = drawn * members / size
-    variance = mean * (1 - members / size) * (size - drawn) / (size - 1)
-    if variance <= 0:
-        return 1.0
-    return 1 - NormalDist().cdf((found - 0.5 - mean) / variance**0.5)

@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
+from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
-from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
+from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
+from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
-from latspan._study.measurement import measured_records, summarize
+from latspan._study.diagnose._table import RequestTable
+from latspan._study.diagnose._table_builder import TableBuilder, table_of
+from latspan._study.measurement import Summing, measured_records, measured_step
 from latspan._targets import Budget
 from latspan.errors import ConfigError
 
 __all__ = ["diagnose_recording"]
 
 _KILLED: Final = "its process was killed, or still runs"
+_COLD: Final = "cold"
+
+_LEAST_STABLE: Final = 64
+"""
+Number of tokens below which a text that all prompts share is no template: four blocks of vLLM's
+prefix cache.
+"""
 
 
 def diagnose_recording(
@@ -40,7 +53,8 @@ def diagnose_recording(
         step: Number of the step of a load test, from 0; the last one if not given.
         calibration: Recording of a load test at concurrency 1.
         budget: Limits of components.
-        stable_tokens: Number of tokens at the start of each prompt that are the same in all.
+        stable_tokens: Number of tokens that are the same in all prompts; if not given, those that
+            all prompts of the file share that the load test sent.
 
     Raises:
         ConfigError: There is no such step.
@@ -51,39 +65,73 @@ def diagnose_recording(
     if goal is None:
         goal = _goal_of(about)
     # A recording that another program's results were converted into does not have the field.
-    is_killed = about.get("ended") is False
-    if not steps:
-        return diagnose(
-            measured_records(recording, 0) if is_killed else recording.records(),
-            goal,
-            calibration=None if calibration is None else measured_records(calibration, 0),
-            budget=budget,
-            stable_tokens=stable_tokens,
-            invalid=_KILLED if is_killed else None,
-            notes=recording.notes,
-        )
-    number = len(steps) - 1 if step is None else step
-    if not 0 <= number < len(steps):
-        raise ConfigError(
-            f"the measurement has no step {number}", hint=f"use a number from 0 to {len(steps) - 1}"
-        )
-    judged = summarize(recording).steps[number]
-    reasons = [caveat.text for caveat in judged.caveats if caveat.invalidates]
-    if is_killed:
-        reasons.append(_KILLED)
-    calibrating = None if calibration is None else measured_records(calibration, 0)
-    alone = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
-    if calibrating is None and alone:
-        calibrating = measured_records(recording, alone[0])
-    return diagnose(
-        measured_records(recording, number),
-        goal,
-        calibration=calibrating,
+    reasons = [_KILLED] if about.get("ended") is False else []
+    number = 0
+    if steps:
+        number = len(steps) - 1 if step is None else step
+        if not 0 <= number < len(steps):
+            raise ConfigError(
+                f"the measurement has no step {number}",
+                hint=f"use a number from 0 to {len(steps) - 1}",
+            )
+    builder = TableBuilder(goal)
+    summing = Summing(recording) if steps else None
+    alone: TableBuilder | None = None
+    calibrated: Calibration | None = None
+    counts = measured_step(recording, number) if steps or reasons else _always
+    calibrates = _always
+    if calibration is not None:
+        records = measured_records(calibration, 0)
+        calibrated = calibrate(table_of(records, CALIBRATING))
+    else:
+        others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
+        if others:
+            alone, calibrates = TableBuilder(CALIBRATING), measured_step(recording, others[0])
+    # Reading takes nearly all of the time, so the records are read once.
+    for record in recording.records():
+        if summing is not None:
+            summing.add(record)
+        if counts(record):
+            builder.add(record)
+        elif alone is not None and calibrates(record):
+            alone.add(record)
+    if summing is not None:
+        caveats = summing.measurement().steps[number].caveats
+        reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
+    if alone is not None:
+        calibrated = calibrate(alone.tables()[0])
+    table = builder.tables()[0]
+    return diagnose_table(
+        table,
+        calibration=calibrated,
         budget=budget,
-        stable_tokens=stable_tokens,
+        stable_tokens=_stable_in(recording, table) if stable_tokens is None else stable_tokens,
         invalid="; ".join(reasons) or None,
         notes=recording.notes,
     )
+
+
+def _stable_in(recording: Recording, table: RequestTable) -> float | None:
+    """
+    Return the number of tokens that all prompts of a load test share; ``None`` if it is unknown.
+
+    Generated prompts have no template. With a cold cache, the load generator itself puts a text
+    that always differs in front of each prompt, which is no fault of the template.
+    """
+    prompts: Mapping[str, Any] = recording.conditions.get("prompts", {})
+    shared = prompts.get("shared")
+    if prompts.get("source") != "file" or recording.conditions.get("cache") == _COLD:
+        return None
+    tokens = table.number("input_tokens")
+    known = tokens[np.isfinite(tokens)]
+    if not isinstance(shared, int | float) or not len(known):
+        return None
+    stable = float(shared * known.mean())
+    return stable if stable >= _LEAST_STABLE else None
+
+
+def _always(_record: RequestRecord) -> bool:
+    return True
 
 
 def _goal_of(about: Mapping[str, Any]) -> Goal:

@@ -16,6 +16,7 @@ import numpy as np
 from latspan._drawing import percent
 from latspan._segments import STAGE_KINDS, SegmentName, Stage
 from latspan._study.diagnose import _client_rules as client
+from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
@@ -52,14 +53,14 @@ _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.PREFILL: server.prefill,
     SegmentName.SERVER_WAIT: server.server_wait,
     SegmentName.REASONING: server.reasoning,
-    SegmentName.DECODE: server.decode,
+    SegmentName.DECODE: decoding.decode,
 }
 
 _IN_MODEL_SERVER: Final = {
     Stage.QUEUE: server.queue,
     Stage.MODEL_LOAD: server.loading,
     Stage.PREFILL: server.prefill,
-    Stage.DECODE: server.decode,
+    Stage.DECODE: decoding.decode,
 }
 
 _COLD: Final = 3.0

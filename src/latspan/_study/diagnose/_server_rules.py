@@ -1,31 +1,20 @@
-"""Rules on time in the model server: queue, prefill, reasoning and decode."""
+"""Rules on time in the model server before the first visible token: queue, prefill, reasoning."""
 
 from __future__ import annotations
 
-from math import isnan, nan
-from typing import TYPE_CHECKING, Final
+from math import isnan
+from typing import Final
 
 import numpy as np
 
 from latspan._drawing import percent
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._facts import LONGER, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.diagnose._line import CORRELATED
+from latspan._study.diagnose._server_metrics import kv_pressure, waiting
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["behind_the_pool", "decode", "loading", "prefill", "queue", "reasoning", "server_wait"]
-
-_KV_FULL: Final = 0.9
-_LONGER: Final = 1.5
-"""Ratio of tail to typical from which a length explains a tail."""
-
-_MUCH_LONGER: Final = 2.2
-"""
-The same for answers. Slow requests are long ones in any recording, so usual variation does not
-count: with a lognormal length of sigma 0.4 the slowest tenth has 1.9 times the median.
-"""
+__all__ = ["behind_the_pool", "loading", "prefill", "queue", "reasoning", "server_wait"]
 
 _BEHIND_POOL: Final = 0.25
 """Share of the wait in the server from which a wait for a connection is its consequence."""
@@ -39,24 +28,17 @@ _BURSTY: Final = 3.0
 _NEVER_EMPTY: Final = 0.2
 """Fraction of the tail's wait that even the quickest tenth waits if a queue is never empty."""
 
+_ESTIMATED: Final = 0.5
+"""Fraction of a segment's time from which it is an estimate."""
+
+_LEAST_ALONE: Final = 10
+"""Number of requests without others at the server that show the length of the way."""
+
+_WAY: Final = 0.5
+"""Fraction of the tail's wait that nearly all requests without others wait if it is the way."""
+
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
-
-_LOADED: Final = 1.3
-"""Ratio of loaded to unloaded time per token from which batching explains it."""
-
-_COINCIDE: Final = 0.2
-"""Rank correlation of stalls with long prompts of others from which these cause them."""
-
-_LOAD_EXPLAINS: Final = 0.5
-"""Fraction of the excess per token that must follow from the load."""
-
-_HEAVY: Final = 3.0
-"""Multiple of the median prompt from which a prompt delays the streams of others."""
-
-_CORRELATED: Final = 0.3
-_STALL_EXPLAINS: Final = 0.5
-"""Fraction of the excess in decode that the longest gaps must hold."""
 
 
 def loading(facts: Facts) -> Finding | None:
@@ -74,20 +56,23 @@ def loading(facts: Facts) -> Finding | None:
 def queue(facts: Facts) -> Finding | None:
     """Requests wait in the server before it works on them."""
     leader = facts.leader
-    kv = facts.tail(facts.table.number("kv_usage"))
+    full = kv_pressure(facts)
     busy = facts.tail(facts.in_flight), facts.typical(facts.in_flight)
     evidence = [
         (
             f"slow requests wait {milliseconds(leader.mean_ns)} in the queue, typical ones"
             f" {milliseconds(leader.typical_ns)}"
         ),
-        (
+    ]
+    if busy[0] >= busy[1]:
+        # Fewer requests during slow ones are no evidence for a load.
+        evidence.append(
             f"{busy[0]:.0f} other requests are in flight during slow ones, {busy[1]:.0f} during"
             " typical ones"
-        ),
-    ]
-    if kv >= _KV_FULL:
-        evidence.append(f"the KV cache is {percent(kv)} full during slow requests")
+        )
+    evidence += waiting(facts)
+    if full:
+        evidence += full
         return Finding(
             "kv_cache",
             "requests wait because the KV cache is full",
@@ -96,6 +81,9 @@ def queue(facts: Facts) -> Finding | None:
             "slots are full too, so more memory would not shorten the queue",
             (SegmentName.QUEUE,),
         )
+    way = _is_the_way(facts)
+    if way is not None:
+        return way
     waits = facts.table.segment(SegmentName.QUEUE)
     never_empty = float(np.quantile(waits, 0.1)) >= _NEVER_EMPTY * leader.mean_ns
     bursty = facts.burstiness >= _BURSTY
@@ -120,6 +108,43 @@ def queue(facts: Facts) -> Finding | None:
         tuple(evidence),
         "typical requests wait as long as slow ones",
         (SegmentName.QUEUE,),
+    )
+
+
+def _is_the_way(facts: Facts) -> Finding | None:
+    """
+    Return the finding if a wait that was estimated as queue is the way to the server.
+
+    Some servers report no queue, and send the headers of a response when its work begins. The wait
+    for the headers then includes the way there and back. A request that is alone at the server
+    waits in no queue, and a way is as long for each request, the quickest included.
+    """
+    leader, alone = facts.leader, facts.alone
+    if facts.calibration is not None or leader.uncertain <= _ESTIMATED:
+        return None
+    waits = facts.table.segment(SegmentName.QUEUE)[alone]
+    if len(waits) < _LEAST_ALONE:
+        return None
+    quickest = float(np.quantile(waits, 0.1))
+    if quickest < _WAY * leader.mean_ns:
+        return None
+    return Finding(
+        "network_distance",
+        "the way to the server is long, or a gateway that reports no time holds requests",
+        "move the client to the server's region, or bypass the gateway, and compare",
+        (
+            (
+                f"slow requests wait {milliseconds(leader.mean_ns)} for the headers of the"
+                f" response, typical ones {milliseconds(leader.typical_ns)}"
+            ),
+            (
+                f"{len(waits):,} requests were alone at the server, and nine in ten of them wait"
+                f" {milliseconds(quickest)} or more, which is no queue"
+            ),
+            *waiting(facts),
+        ),
+        "a request from the server's own host waits as long, or other clients use the server",
+        (SegmentName.QUEUE, SegmentName.NETWORK),
     )
 
 
@@ -189,7 +214,7 @@ def prefill(facts: Facts) -> Finding | None:
         )
     longer = uncached / max(facts.typical(facts.uncached_tokens), 1.0)
     line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
-    grows = line is not None and line.correlation >= _CORRELATED
+    grows = line is not None and line.correlation >= CORRELATED
     if line is not None and grows:
         evidence.append(f"prefill grows by {line.slope / 1e3:.0f} µs per uncached prompt token")
     risen = line is not None and facts.is_slower_than_calibrated(line)
@@ -197,7 +222,7 @@ def prefill(facts: Facts) -> Finding | None:
         evidence.append(
             f"at concurrency 1 it was {facts.calibration.per_token_ns / 1e3:.0f} µs per token"
         )
-    if not risen and (longer >= _LONGER or grows or uncached >= _LONG_PROMPT):
+    if not risen and (longer >= LONGER or grows or uncached >= _LONG_PROMPT):
         return Finding(
             "long_context",
             "the server processes long prompts",
@@ -222,7 +247,10 @@ def server_wait(facts: Facts) -> Finding | None:
         "server_wait",
         "the server works or lets requests wait; nothing separates queue and prefill",
         "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
-        (f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",),
+        (
+            f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",
+            *waiting(facts),
+        ),
         "the server reports its times",
         (SegmentName.SERVER_WAIT,),
     )
@@ -242,185 +270,3 @@ def reasoning(facts: Facts) -> Finding | None:
         "the first visible token follows the first token at once",
         (SegmentName.REASONING,),
     )
-
-
-def decode(facts: Facts) -> Finding | None:
-    """The model writes the answer."""
-    table = facts.table
-    evidence = [f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request"]
-    if _is_buffered(facts):
-        return _buffered(evidence)
-    stalls = _stalls(facts)
-    if stalls is not None:
-        return stalls
-    output = table.number("output_tokens")
-    per_token = _per_token(facts)
-    longer = facts.tail(output) / max(facts.typical(output), 1.0)
-    slower = facts.tail(per_token) / max(facts.typical(per_token), 1.0)
-    if not isnan(longer):
-        evidence.append(
-            f"slow requests have {facts.tail(output):,.0f} output tokens, typical ones"
-            f" {facts.typical(output):,.0f}"
-        )
-    if not isnan(slower):
-        evidence.append(
-            f"{milliseconds(facts.tail(per_token))} per token in slow requests,"
-            f" {milliseconds(facts.typical(per_token))} in typical ones"
-        )
-    if longer >= _MUCH_LONGER and not slower > longer:
-        return Finding(
-            "output_length",
-            "answers are long",
-            "cap or shape the output",
-            tuple(evidence),
-            "slow requests have as many output tokens as typical ones",
-            (SegmentName.DECODE,),
-        )
-    load = facts.in_flight_at_server
-    line = facts.line(load, per_token)
-    unloaded = _unloaded(facts, per_token)
-    if line is not None and line.correlation >= _CORRELATED:
-        busy = facts.tail(load)
-        excess = facts.tail(per_token) - unloaded
-        by_load = line.slope * (busy - _least_busy(facts))
-        slow = facts.tail(per_token) >= _LOADED * unloaded > 0
-        if slow and by_load >= _LOAD_EXPLAINS * excess:
-            return Finding(
-                "batch_contention",
-                "decode slows down while other requests run",
-                "cap the batch or the concurrency, or add a replica",
-                (
-                    *evidence,
-                    (
-                        f"a token takes {times(facts.tail(per_token) / unloaded)} as long with"
-                        f" {busy:.0f} other requests at the server as without load"
-                    ),
-                ),
-                "a token takes as long without other requests",
-                (SegmentName.DECODE,),
-            )
-    if slower >= _LONGER:
-        return Finding(
-            "slow_decode",
-            "some requests are decoded slowly, whatever the load",
-            "profile the host: memory, garbage collection, preemption",
-            tuple(evidence),
-            "the time per token follows the load or the length",
-            (SegmentName.DECODE,),
-        )
-    return Finding(
-        "slow_model",
-        "the model takes long per token",
-        "quantize, use a smaller model, or decode speculatively",
-        tuple(evidence),
-        "the time per token depends on the load",
-        (SegmentName.DECODE,),
-    )
-
-
-def _per_token(facts: Facts) -> NDArray[np.float64]:
-    """Return the time per token, or per chunk where the number of tokens is unknown."""
-    per_token = facts.table.number("time_per_output_token")
-    if np.isfinite(per_token[facts.attribution.tail]).mean() >= 0.5:
-        return per_token
-    return facts.table.number("chunk_gap_median")
-
-
-def _unloaded(facts: Facts, per_token: NDArray[np.float64]) -> float:
-    """Return the time per token without load: calibrated, or of the least loaded tenth."""
-    if facts.calibration is not None and not isnan(facts.calibration.tpot_ns):
-        return facts.calibration.tpot_ns
-    known = np.flatnonzero(~np.isnan(per_token))
-    load = facts.in_flight_at_server
-    least = known[np.argsort(load[known], kind="stable")[: max(10, len(known) // 10)]]
-    return float(np.median(per_token[least])) if len(least) else nan
-
-
-def _least_busy(facts: Facts) -> float:
-    """Return the number of other units in flight during the least loaded tenth."""
-    if facts.calibration is not None:
-        return 0.0
-    return float(np.quantile(facts.in_flight_at_server, 0.05))
-
-
-def _is_buffered(facts: Facts) -> bool:
-    buffered = facts.table.number("buffered")[facts.attribution.tail]
-    return bool(np.nan_to_num(buffered).mean() >= 0.5)
-
-
-def _buffered(evidence: list[str]) -> Finding:
-    return Finding(
-        "buffering",
-        "a proxy holds the stream back and delivers it in bursts",
-        "switch the proxy's response buffering off, and flush each event",
-        (*evidence, "streams arrive in one burst although the server generates them steadily"),
-        "chunks arrive one by one",
-        (SegmentName.DECODE,),
-    )
-
-
-def _stalls(facts: Facts) -> Finding | None:
-    """Return the finding on long gaps in otherwise even streams; ``None`` if there are none."""
-    table, tail, typical = facts.table, facts.attribution.tail, facts.attribution.typical
-    longest, usual = table.number("chunk_gap_max"), table.number("chunk_gap_median")
-    stalled = np.nan_to_num(table.number("stalled"))
-    decode_excess = facts.leader.excess_ns
-    if not np.isfinite(usual[tail]).any() or decode_excess <= 0 or not len(typical):
-        return None
-    more = float(stalled[tail].mean() - stalled[typical].mean())
-    even = facts.tail(usual) < _LONGER * facts.typical(usual)
-    if not even or more < _STALL_EXPLAINS * decode_excess:
-        return None
-    evidence = (
-        (
-            f"stalls take {milliseconds(float(stalled[tail].mean()))} of slow requests,"
-            f" {milliseconds(float(stalled[typical].mean()))} of typical ones"
-        ),
-        f"half of the slow requests have a gap of {milliseconds(facts.tail(longest))} or more",
-        f"the other gaps are as usual: {milliseconds(facts.tail(usual))}",
-    )
-    paused = facts.tail(np.nan_to_num(table.number("gc_s")))
-    if _meets_prefills(facts):
-        return Finding(
-            "prefill_interference",
-            "streams stall while the server processes other requests' prompts",
-            "process prompts in chunks, or separate long prompts",
-            (*evidence, "long prompts of other requests begin during the stalled streams"),
-            "streams stall without other requests' prompts",
-            (SegmentName.DECODE,),
-        )
-    host = "the process collects garbage meanwhile" if paused > 0 else "they follow no load"
-    return Finding(
-        "random_stalls",
-        "streams stall at random",
-        "profile the server's host: memory, garbage collection, preemption",
-        (*evidence, host),
-        "stalls coincide with other requests",
-        (SegmentName.DECODE,),
-    )
-
-
-def _meets_prefills(facts: Facts) -> bool:
-    """Return whether streams stall more if other requests' long prompts are processed meanwhile."""
-    table = facts.table
-    work = table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
-    size = facts.uncached_tokens
-    if not np.isfinite(size).any():
-        # A stall of the server makes the waits of others long too, so tokens are better evidence.
-        size = work
-    start = table.start_ns.astype(np.float64)
-    first = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
-    begin = start + np.clip(first - work, 0, None)
-    heavy = size >= _HEAVY * max(float(np.nanmedian(size)), 1.0)
-    if heavy.sum() < 3:
-        return False
-    met = np.zeros(len(table))
-    for server in facts.servers:
-        begins = np.sort(begin[heavy & server])
-        ends = np.sort((start + first)[heavy & server])
-        # Those that began before the stream ended, without those that ended before it began.
-        before_end = np.searchsorted(begins, start[server] + table.duration_ns[server])
-        met[server] = before_end - np.searchsorted(ends, start[server] + first[server], "right")
-    stalled = table.number("stalled")
-    line = facts.line((met > 0).astype(np.float64), stalled)
-    return line is not None and line.correlation >= _COINCIDE

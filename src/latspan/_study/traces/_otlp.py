@@ -18,7 +18,7 @@ from latspan import semconv
 from latspan._drawing import count
 from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
-from latspan._recording.folder._lines import LARGEST
+from latspan._recording.folder._lines import LARGEST, LOOKED_UP
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
 from latspan._study.traces._dialects import Dialect
 from latspan._study.traces._foreign import (
@@ -415,6 +415,10 @@ def _attributes(row: SpanRow) -> dict[str, str]:
 
 def _details(row: SpanRow) -> dict[str, Any]:
     details = details_of(row.attributes)
+    # Readers look these up, and no list can be.
+    for name in LOOKED_UP:
+        if isinstance(details.get(name), list):
+            del details[name]
     lag = details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
     if isinstance(lag, int | float) and not abs(lag) <= _LONGEST_LAG_S:
         del details[semconv.LATSPAN_LOAD_DISPATCH_LAG]

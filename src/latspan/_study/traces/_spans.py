@@ -336,7 +336,12 @@ def seconds_as_ns(value: object) -> int | None:
 
 
 def _plain(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    plain = {each["key"]: _value(each.get("value", {})) for each in attributes}
+    plain = {
+        each["key"]: _value(each.get("value", {}))
+        for each in attributes
+        # Every reader expects a text; another name is not one of OpenTelemetry's.
+        if isinstance(each["key"], str)
+    }
     return {name: value for name, value in plain.items() if value is not None}
 
 

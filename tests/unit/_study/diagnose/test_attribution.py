@@ -98,6 +98,50 @@ def test_long_queues_have_wider_intervals_than_independent_waits() -> None:
     assert widths[1] > 1.5 * widths[0]
 
 
+def _slow_and_fast(seed: int, *, fast_ms: float) -> dict[str, list[float]]:
+    """Return a queue that changes slowly, and a segment that differs from request to request."""
+    random = np.random.default_rng(seed)
+    level = np.empty(600)
+    level[0] = random.normal()
+    for index, step in enumerate(random.normal(0, (1 - 0.99**2) ** 0.5, 599)):
+        level[index + 1] = 0.99 * level[index] + step
+    fast = fast_ms * random.lognormal(0, 0.3, 600)
+    return {"queue": (100 * np.exp(0.6 * level)).tolist(), "format": fast.tolist()}
+
+
+def test_a_queue_that_changes_slowly_is_few_independent_values() -> None:
+    """Whether it is the largest segment in a longer recording is unknown, unless it is short."""
+    found = attribute(table_in_ms(_slow_and_fast(3, fast_ms=250)))
+    assert found is not None
+    queue = next(share for share in found.shares if share.name == "queue")
+    assert 2 < queue.independent < 20
+    assert found.lead > 0
+    assert found.rival is queue
+    clear = attribute(table_in_ms(_slow_and_fast(3, fast_ms=2_500)))
+    assert clear is not None
+    assert clear.rival is None
+
+
+def test_two_segments_that_change_slowly_grow_together() -> None:
+    """The queues of an overloaded system: the larger one is named."""
+    columns = _slow_and_fast(4, fast_ms=100)
+    pool = [0.5 * wait for wait in columns["queue"]]
+    found = attribute(table_in_ms({"queue": columns["queue"], "pool_wait": pool}))
+    assert found is not None
+    assert found.lead > 0
+    assert found.rival is None
+
+
+def test_equal_values_do_not_resemble_one_another() -> None:
+    """Most requests have no retry, which is no similarity of neighbours."""
+    random = np.random.default_rng(8)
+    retries = np.where(random.random(600) < 0.1, 500.0, 0.0)
+    columns = {"retry": retries.tolist(), "decode": random.normal(100, 10, 600).tolist()}
+    found = attribute(table_in_ms(columns))
+    assert found is not None
+    assert all(np.isinf(share.independent) for share in found.shares)
+
+
 def test_the_same_table_has_the_same_answer() -> None:
     """Random draws have a fixed seed, so that a diagnosis can be repeated."""
     random = np.random.default_rng(6)

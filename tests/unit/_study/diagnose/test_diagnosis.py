@@ -68,6 +68,16 @@ def test_time_after_the_first_token_is_not_part_of_a_ttft() -> None:
     assert table.segment("queue").sum() == table.value_ns.sum()
 
 
+def test_a_rival_that_changes_slowly_is_a_tie() -> None:
+    """The sentence names it, how little is known about it and what to do."""
+    hours = np.repeat([40.0, 60.0, 300.0, 90.0, 500.0, 80.0], 100)
+    columns = {"gateway": hours.tolist(), "decode": [600.0 + number % 7 for number in range(600)]}
+    found = diagnose_table(table_in_ms(columns, goal=Goal("duration", 95)))
+    assert found.conclusion is Conclusion.TIE
+    assert "gateway changes so slowly that this recording holds only about" in found.sentence
+    assert found.sentence.endswith("Measure for longer.")
+
+
 @pytest.mark.parametrize(("streamed", "failed"), [(True, 3), (False, 0)])
 def test_a_stream_without_a_token_has_no_bounded_ttft(*, streamed: bool, failed: int) -> None:
     """It counts as failed; a response that is not streamed has no first token by definition."""
@@ -211,6 +221,14 @@ def test_every_percentile_has_an_answer(percentile: float) -> None:
     """The band has at least 30 requests if there are enough, whatever the percentile."""
     diagnosis = diagnose(_calls(), Goal(percentile=percentile))
     assert diagnosis.conclusion in (Conclusion.FIX, Conclusion.TIE)
+
+
+def test_slow_requests_are_counted_if_some_of_them_are_not_slow() -> None:
+    """Of 100, the 30 slowest are needed for an interval, although ten are the slow ones."""
+    even = [_call(number, queue_ms=900) for number in range(400)]
+    few, many = diagnose(even[:100], Goal()), diagnose(even, Goal())
+    assert "of the time of the slowest 30 calls" in few.sentence
+    assert "of the time of slow calls" in many.sentence
 
 
 def test_a_recording_that_is_cut_off_is_diagnosed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from latspan import semconv
 from latspan._study.diagnose import Calibration, Conclusion, diagnose_table
+from latspan._study.diagnose import _server_rules as server_rules
 from support.tables import facts_of, table_in_ms
 
 _SIZE = 400
@@ -83,6 +84,26 @@ def test_requests_that_arrive_together_are_bursts() -> None:
     starts = [20_000.0 * (number // 20) for number in range(_SIZE)]
     queue = [100.0 * (number % 20) for number in range(_SIZE)]
     assert _cause({"queue": queue, "decode": _EVEN}, starts=starts) == "bursts"
+
+
+@pytest.mark.parametrize("slow_together", [True, False])
+def test_fewer_requests_during_slow_ones_are_no_evidence(*, slow_together: bool) -> None:
+    """Neither those in flight nor those that wait: a load explains a wait only if it is higher."""
+    # Eight requests begin at the same time, and two at another.
+    is_slow = [number % 10 > 7 for number in range(_SIZE)]
+    starts = [20_000.0 * (number // 10) + 9_000.0 * is_slow[number] for number in range(_SIZE)]
+    if slow_together:
+        is_slow = [not slow for slow in is_slow]
+    queue = [900.0 if slow else 5.0 for slow in is_slow]
+    waiting = [(8.0 if slow == slow_together else 2.0) for slow in is_slow]
+    table = table_in_ms(
+        {"queue": queue, "decode": _EVEN}, starts=starts, numbers={"requests_waiting": waiting}
+    )
+    finding = server_rules.queue(facts_of(table))
+    assert finding is not None
+    text = " ".join(finding.evidence)
+    assert ("other requests are in flight during slow ones" in text) == slow_together
+    assert ("waiting requests during slow ones" in text) == slow_together
 
 
 def test_a_full_cache_explains_a_queue() -> None:
@@ -249,10 +270,81 @@ def test_a_pace_that_follows_the_load_is_contention() -> None:
     )
 
 
+def test_the_load_of_other_clients_is_that_of_the_servers_metrics() -> None:
+    """One request at a time is in flight here, and the server runs up to five of other clients."""
+    busy = [number % 4 == 3 for number in range(_SIZE)]
+    pace = [40.0 if each else 10.0 for each in busy]
+    numbers = {"time_per_output_token": [each * 1e6 for each in pace]}
+    running = {"requests_running": [6.0 if each else 2.0 for each in busy]}
+    starts = [5_000.0 * number for number in range(_SIZE)]
+    segments = _decode([50.0] * _SIZE, pace)
+    assert _cause(segments, numbers=numbers, starts=starts) == "slow_decode"
+    assert _cause(segments, numbers={**numbers, **running}, starts=starts) == "batch_contention"
+
+
+_HEADERS = {"queue": [800.0] * _SIZE, "decode": _EVEN}
+
+
+def test_a_wait_of_requests_that_are_alone_is_the_way_to_the_server() -> None:
+    """Where headers show the queue, the way there and back looks like one."""
+    alone = [2_000.0 * number for number in range(_SIZE)]
+    estimated = {"queue": 1.0}
+    assert _cause(_HEADERS, starts=alone, uncertain=estimated) == "network_distance"
+    together = [200.0 * number for number in range(_SIZE)]
+    assert _cause(_HEADERS, starts=together, uncertain=estimated) == "under_capacity"
+    assert _cause(_HEADERS, starts=alone) == "under_capacity"
+
+
+def test_a_wait_behind_the_requests_of_other_clients_is_a_queue() -> None:
+    """The server's metrics show them; and a queue, unlike a way, is sometimes empty."""
+    alone = [2_000.0 * number for number in range(_SIZE)]
+    samples = {"requests_waiting": [3.0] * _SIZE}
+    table = table_in_ms(_HEADERS, starts=alone, uncertain={"queue": 1.0}, numbers=samples)
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "under_capacity"
+    assert "the server's metrics show 3 waiting requests during slow ones" in finding.evidence[2]
+    varying = {"queue": [800.0 * (number % 5) for number in range(_SIZE)], "decode": _EVEN}
+    assert (
+        _cause(
+            varying, starts=[5_000.0 * number for number in range(_SIZE)], uncertain={"queue": 1.0}
+        )
+        != "network_distance"
+    )
+
+
+def test_a_cache_whose_hits_only_the_servers_metrics_show_is_one() -> None:
+    """A prefix that is read from the cache is not processed again."""
+    segments = {"prefill": _in_tail(300, 900), "decode": [10.0] * _SIZE}
+    tokens = {"input_tokens": [1_000.0] * _SIZE}
+    causes = [
+        diagnose_table(
+            table_in_ms(segments, numbers={**tokens, "cache_hit_ratio": [ratio] * _SIZE}),
+            stable_tokens=800,
+        ).finding
+        for ratio in (0.0, 0.8)
+    ]
+    assert [each and each.cause for each in causes] == ["reprocessed_prefix", "slow_prefill"]
+
+
 def test_one_slow_server_is_named() -> None:
     """A replica that is slow throughout, at the same lengths, holds the tail."""
     servers = ["b:1" if number % 10 == 0 else "a:1" for number in range(_SIZE)]
     table = table_in_ms({"decode": _in_tail(100, 900)}, groups={semconv.SERVER_ADDRESS: servers})
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "slow_group"
+    assert "'b:1'" in finding.summary
+
+
+def test_a_slow_server_is_named_in_a_short_recording() -> None:
+    """The band has half of 60 requests, so that a fifth of them cannot fill it."""
+    size = 60
+    servers = ["b:1" if number % 5 == 0 else f"a:{number % 2}" for number in range(size)]
+    times = [
+        900.0 if server == "b:1" else 100.0 + number % 7 for number, server in enumerate(servers)
+    ]
+    table = table_in_ms({"decode": times}, groups={semconv.SERVER_ADDRESS: servers})
     finding = diagnose_table(table).finding
     assert finding is not None
     assert finding.cause == "slow_group"

@@ -270,6 +270,17 @@ def test_an_incomplete_line_and_other_signals_are_skipped(tmp_path: Path) -> Non
     assert imported.skipped == ("1 line cannot be read",)
 
 
+def test_an_attribute_whose_name_is_a_number_is_left_out(tmp_path: Path) -> None:
+    """OpenTelemetry has only texts as names; the rest of the span counts."""
+    text = FILE.read_text("utf-8")
+    name = '"key":"latspan.source"'
+    assert name in text
+    path = tmp_path / "traces.jsonl"
+    path.write_text(text.replace(name, '"key":5'), "utf-8")
+
+    assert len(read_otlp(path).records) == len(read_otlp(FILE).records)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "hello\n", "{}\n", "[1]\n", '{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}\n'],

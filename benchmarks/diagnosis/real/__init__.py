@@ -1,0 +1,1 @@
+"""Faults of real parts on loopback: llama.cpp, HAProxy, nginx, TLS, a network, an application."""

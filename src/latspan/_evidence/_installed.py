@@ -1,0 +1,48 @@
+"""
+Sources of evidence that other distributions install, found by their entry points.
+
+An entry point in the group ``latspan_evidence`` names an :class:`EvidenceSource`. The sources are
+loaded once, when latspan reads its first response. A source that cannot be loaded, or whose adapter
+raises, costs one warning and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from latspan._evidence._source import EvidenceSource
+from latspan._segments import ReportedTimings
+from latspan._warn_once import warn_once
+from latspan._wire import ResponseMetadata
+
+__all__ = ["installed_sources"]
+
+_GROUP: Final = "latspan_evidence"
+
+
+def installed_sources() -> tuple[EvidenceSource, ...]:
+    """Return the sources of other distributions, in the order of their entry points' names."""
+    return tuple(_loaded(sorted(entry_points(group=_GROUP), key=lambda point: point.name)))
+
+
+def _loaded(points: list[EntryPoint]) -> Iterator[EvidenceSource]:
+    for point in points:
+        try:
+            source: Any = point.load()
+            if not isinstance(source, EvidenceSource):
+                raise TypeError(f"{point.value} is not an EvidenceSource")
+        except Exception as error:  # noqa: BLE001 - it is code of another distribution
+            warn_once(f"the evidence source {point.name} could not be loaded", error)
+        else:
+            yield source._replace(read=functools.partial(_read, point.name, source.read))
+
+
+def _read(name: str, read: Any, response: ResponseMetadata) -> ReportedTimings | None:
+    try:
+        return read(response)
+    except Exception as error:  # noqa: BLE001 - it is code of another distribution
+        warn_once(f"the evidence source {name} failed to read a response", error)
+        return None

@@ -1,0 +1,77 @@
+"""Robust straight lines through the units of a recording."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CORRELATED", "LEAST_POINTS", "Line", "fitted"]
+
+LEAST_POINTS: Final = 10
+"""Number of points below which no line is fitted."""
+
+CORRELATED: Final = 0.3
+"""Rank correlation from which one value follows another."""
+
+_MOST_POINTS: Final = 2_000
+
+
+class Line(NamedTuple):
+    """
+    A straight line through points.
+
+    Args:
+        intercept: Value at 0.
+        slope: Increase per unit.
+        correlation: Rank correlation of the points, in [-1, 1].
+    """
+
+    intercept: float
+    slope: float
+    correlation: float
+
+    def at(self, position: float) -> float:
+        """Return the value of the line."""
+        return self.intercept + self.slope * position
+
+
+def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
+    """
+    Return a robust line: the slope is the median of the slopes of pairs.
+
+    A least-squares line would follow the few units that waited in a queue.
+
+    Source: Theil (1950), Sen (1968), with random pairs for many points.
+    """
+    known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
+    if len(known) < LEAST_POINTS or np.ptp(x[known]) == 0:
+        return None
+    random = np.random.default_rng(0)
+    if len(known) > _MOST_POINTS:
+        known = random.choice(known, _MOST_POINTS, replace=False)
+    a, b = x[known], y[known]
+    first = random.integers(0, len(a), 20_000)
+    second = random.integers(0, len(a), 20_000)
+    differ = a[first] != a[second]
+    slopes = (b[first] - b[second])[differ] / (a[first] - a[second])[differ]
+    slope = float(np.median(slopes))
+    return Line(float(np.median(b - slope * a)), slope, _rank_correlation(a, b))
+
+
+def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return Spearman's correlation."""
+    first, second = _ranks(a), _ranks(b)
+    spread = first.std() * second.std()
+    if not spread:
+        return 0.0
+    return float(((first - first.mean()) * (second - second.mean())).mean() / spread)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]

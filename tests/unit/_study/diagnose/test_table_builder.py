@@ -1,0 +1,110 @@
+"""Tables: several goals in one pass, and which kind of unit counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from latspan import Kind
+from latspan._segments import Side
+from latspan._study.diagnose import Goal, RequestTable, TableBuilder, parse_goal, table_of
+from latspan.integrations import Outcome
+from latspan.testing import MetricValue, RequestRecord
+from support.simulation import records_of, requests_of, scenario_of
+
+_GOALS = (Goal(), parse_goal("p95 ttft"))
+
+
+def _records() -> list[RequestRecord]:
+    """Return calls of which some have no token, some failed, and some only have a tenant."""
+    scenario = scenario_of(("retries", 0.9))
+    records = list(records_of(requests_of(scenario, 3), scenario))
+    for number, record in enumerate(records):
+        if number % 11 == 0:
+            records[number] = replace(record, metrics={"duration": MetricValue(record.duration_ns)})
+        elif number % 13 == 0:
+            records[number] = replace(record, outcome=Outcome.ERROR)
+        elif number % 3 == 0:
+            records[number] = replace(record, attributes={"tenant": str(number % 2)})
+    return records
+
+
+def _assert_equal(one: RequestTable, other: RequestTable) -> None:
+    assert (one.goal, one.kind, one.left_out) == (other.goal, other.kind, other.left_out)
+    assert one.reported == other.reported
+    for name in ("value_ns", "failed", "start_ns", "duration_ns", "chains"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert set(one.names) == set(other.names)
+    for name in one.names:
+        np.testing.assert_array_equal(one.segment(name), other.segment(name))
+    assert one.numbers.keys() >= other.numbers.keys()
+    for name in one.numbers:
+        np.testing.assert_array_equal(one.number(name), other.number(name))
+    for name, (codes, values) in other.groups.items():
+        mine, names = one.groups[name]
+        assert [names[code] for code in mine] == [values[code] for code in codes]
+
+
+def test_two_goals_have_the_tables_that_each_has_alone() -> None:
+    """Units without the metric of one goal are left out of its table only."""
+    records = _records()
+    builder = TableBuilder(*_GOALS)
+    for record in records:
+        builder.add(record)
+
+    tables = builder.tables()
+
+    assert len(tables[0]) > len(tables[1]) > 0
+    assert tables[1].left_out > 0
+    for table, goal in zip(tables, _GOALS, strict=True):
+        _assert_equal(table, table_of(records, goal))
+
+
+def _unit(kind: Kind, side: Side, *, parent: int = 0, number: int = 0) -> RequestRecord:
+    return RequestRecord(
+        name=kind.value,
+        kind=kind,
+        side=side,
+        outcome=Outcome.COMPLETED,
+        start_epoch_ns=number,
+        duration_ns=1_000,
+        segments=(),
+        scope_id=number if kind is Kind.REQUEST else 0,
+        parent_id=parent,
+    )
+
+
+_CALL = _unit(Kind.CALL, Side.CLIENT)
+_SERVED = _unit(Kind.REQUEST, Side.SERVER, number=7)
+_INNER = _unit(Kind.CALL, Side.CLIENT, parent=9)
+_OUTER = _unit(Kind.REQUEST, Side.SERVER, number=9)
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "units"),
+    [
+        ([_CALL, _CALL], Kind.CALL, 2),
+        ([_CALL, _SERVED], Kind.REQUEST, 1),
+        ([_SERVED, _SERVED, _INNER, _OUTER, _SERVED], Kind.REQUEST, 1),
+    ],
+    ids=["calls", "a served request", "requests with calls before those without"],
+)
+def test_the_outermost_kind_with_calls_counts(
+    records: list[RequestRecord], kind: Kind, units: int
+) -> None:
+    """Served requests without a call, such as health checks, count only if there are no others."""
+    table = table_of(records, Goal())
+    assert (table.kind, len(table)) == (kind, units)
+
+
+def test_units_without_the_metric_are_counted_if_there_are_no_others() -> None:
+    """The answer states how many have none."""
+    table = table_of([_unit(Kind.REQUEST, Side.CLIENT)] * 3, parse_goal("p95 ttft"))
+    assert (len(table), table.left_out) == (0, 3)
+
+
+def test_every_served_request_without_a_call_counts() -> None:
+    """Not only the first 100,000."""
+    assert len(table_of([_SERVED] * 100_001, Goal())) == 100_001
