@@ -15,6 +15,7 @@ __all__ = [
     "SOURCE_LETTERS",
     "SOURCE_WORDS",
     "count",
+    "difference",
     "instant",
     "letters",
     "listed",
@@ -76,6 +77,12 @@ def milliseconds(value_ns: float) -> str:
     """Return nanoseconds as milliseconds with one decimal; ``<0.1 ms`` below 0.05 ms."""
     value_ms = value_ns / NS_PER_MS
     return "<0.1 ms" if value_ms < 0.05 else f"{value_ms:,.1f} ms"
+
+
+def difference(value_ns: float) -> str:
+    """Return a difference in nanoseconds as milliseconds with its sign; whole from 100 ms on."""
+    value_ms = value_ns / NS_PER_MS
+    return f"{value_ms:+,.0f} ms" if abs(value_ms) >= 100 else f"{value_ms:+,.1f} ms"
 
 
 def percent(share: float) -> str:

@@ -243,7 +243,8 @@ class _Measurement:
             export_enabled=settings.otlp_endpoint is not None,
             endpoint=settings.otlp_endpoint,
             service_name="latspan-measure",
-            inference_path=settings.name if settings.function is None else None,
+            # A function without a file sets the path of its requests itself, or has none.
+            inference_path=None if settings.name == settings.function else settings.name,
             # The load runner measures the lag of its own loop; a callable may block it.
             watch_event_loop=settings.function is not None,
         )

@@ -79,6 +79,9 @@ def step_of(
     """
     Return a step.
 
+    A fixed number of counted requests in an open loop arrives at exactly the mean rate. With a
+    duration, the number is random and the rate is not scaled.
+
     Args:
         pattern: Pattern of the arrivals.
         level: Requests per second, or requests in flight of a closed loop.
@@ -100,6 +103,8 @@ def step_of(
         # Twice the expected number: a Poisson count of 100 exceeds it once in 10^20 times.
         most = round(2 * level * (duration_ns or 0) / NS_PER_S) + 100
     schedule = open_loop(pattern, level, warmup + 2 * most, seed=seed, burstiness=burstiness)
+    if requests is not None and duration_ns is None:
+        schedule = schedule.paced(warmup, requests)
     return cut_to(schedule, warmup=warmup, requests=requests, duration_ns=duration_ns)
 
 

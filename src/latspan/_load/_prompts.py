@@ -63,15 +63,12 @@ class Prompt:
     @property
     def text(self) -> str:
         """Text of the last message, for a callable that takes a text."""
-        content = self.messages[-1].get("content", "")
-        return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        return _text_in(self.messages[-1])
 
     def hidden_in(self, text: str) -> str:
         """Return an error's text without the parts of the prompt that it repeats."""
         for message in self.messages:
-            content = message.get("content", "")
-            whole = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-            text = without_repeats(text, whole, least=_LEAST_REPEATED)
+            text = without_repeats(text, _text_in(message), least=_LEAST_REPEATED)
         return text
 
     def beginning_with(self, text: str) -> Prompt:
@@ -121,14 +118,50 @@ class PromptSet:
     def conditions(self, count: int) -> dict[str, Any]:
         """
         Return the fingerprints of the prompts and of the order of the first ``count`` requests.
+
+        They include the fraction of the text that is the same in all prompts.
         """
         return {
             "source": self.source,
             "count": len(self.prompts),
             "characters": sum(len(_plain(prompt)) for prompt in self.prompts),
+            "shared": round(_shared(self.prompts), 4),
             "fingerprint": fingerprint(map(_plain, self.prompts)),
             "order": fingerprint(str(self.number_of(index)) for index in range(count)),
         }
+
+
+def _shared(prompts: Sequence[Prompt]) -> float:
+    """
+    Return the fraction of the text that is the same in all prompts.
+
+    Each message counts with its longest beginning or end that it has in all prompts: a template may
+    have a time or a number before or after its stable text.
+    """
+    texts = [[_text_in(message) for message in prompt.messages] for prompt in prompts]
+    total = sum(len(text) for each in texts for text in each)
+    same = 0
+    for position in range(min(map(len, texts))):
+        begin, end = texts[0][position], texts[0][position][::-1]
+        for each in texts:
+            text = each[position]
+            begin = _common(begin, text)
+            end = _common(end, text[max(0, len(text) - len(end)) :][::-1])
+        same += max(len(begin), len(end))
+    return same * len(texts) / total if total else 0.0
+
+
+def _common(begin: str, text: str) -> str:
+    """Return the longest beginning of a text that another text begins with."""
+    if text.startswith(begin):
+        return begin
+    pairs = enumerate(zip(begin, text, strict=False))
+    return begin[: next((number for number, (a, b) in pairs if a != b), len(text))]
+
+
+def _text_in(message: Mapping[str, Any]) -> str:
+    content = message.get("content", "")
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def fingerprint(parts: Iterable[str]) -> str:

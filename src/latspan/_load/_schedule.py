@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice, repeat
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ from latspan.errors import ConfigError
 __all__ = ["Schedule", "closed_loop", "gaps_ns", "open_loop", "replayed"]
 
 REPLAY: Final = "replay"
-_FEWEST_REPLAYED: Final = 2
+_FEWEST: Final = 2
+"""Number of arrivals from which they have a rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,38 @@ class Schedule:
         """Return the number of requests that are due less than ``duration_ns`` after ``first``."""
         end_ns = self.offsets_ns[first] + duration_ns
         return sum(offset < end_ns for offset in self.offsets_ns[first:])
+
+    def paced(self, first: int, count: int) -> Schedule:
+        """
+        Return the schedule in which ``count`` requests arrive at exactly the mean rate.
+
+        The gaps between them are scaled by one factor, so that they take ``(count - 1) / rate``.
+        What arrives afterwards is moved, and keeps its gaps.
+
+        A Poisson process stays one, given the number of its arrivals in that time: the instants
+        between the first and the last one are uniform and independent, sorted. Gamma gaps keep
+        their shape. Without a fixed time, the rate of 100 arrivals is random by 10 %.
+
+        Args:
+            first: Index of the first of them.
+            count: Number of them; fewer than two have no rate.
+
+        Source: Ross, Stochastic Processes, 2nd edition, theorem 2.3.1: given that ``n`` events of a
+        Poisson process occurred in a time, their instants are the order statistics of ``n`` uniform
+        ones.
+        """
+        offsets = self.offsets_ns
+        last = first + count - 1
+        if not self.rate_per_s or count < _FEWEST or offsets[last] == offsets[first]:
+            return self
+        begin, end = offsets[first], offsets[last]
+        exact_ns = round((count - 1) * NS_PER_S / self.rate_per_s)
+        # Whole numbers, so that the result is the same everywhere and the last one is exact.
+        scaled = [
+            begin + (offset - begin) * exact_ns // (end - begin) for offset in offsets[first:last]
+        ]
+        moved = [offset - end + begin + exact_ns for offset in offsets[last:]]
+        return replace(self, offsets_ns=(*offsets[:first], *scaled, *moved))
 
     def conditions(self) -> dict[str, Any]:
         """Return what defines the schedule, for the conditions of a recording."""
@@ -140,7 +173,7 @@ def replayed(starts_epoch_ns: Sequence[int], *, speed: float = 1.0) -> Schedule:
         ConfigError: There are fewer than two requests, or all started at once.
     """
     starts = sorted(starts_epoch_ns)
-    if len(starts) < _FEWEST_REPLAYED or starts[-1] == starts[0]:
+    if len(starts) < _FEWEST or starts[-1] == starts[0]:
         raise ConfigError(
             f"the arrivals of {len(starts)} recorded requests cannot be replayed",
             hint="use a recording with two or more requests that began at different times",

@@ -79,6 +79,7 @@ def test_generated_prompts_never_change() -> None:
         "source": "generated",
         "count": 3,
         "characters": 337,
+        "shared": 0.2794,
         "fingerprint": "sha256:92d24efe31166754a500f48703f1401aada004b07925c5dee64cdd3c78f5f027",
         "order": "sha256:9451707b124b67e5a6ba5310d11e07d2b2c5cd4244e63c70441888c1bcea38ce",
     }
@@ -131,3 +132,22 @@ def test_the_fingerprint_ignores_the_names_of_prompts() -> None:
         for name in ("x", "y")
     )
     assert one.conditions(1) == other.conditions(1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "shared"),
+    [
+        (["Be brief. A?", "Be brief. BC?"], 20 / 25),
+        (["12:01. Be brief.", "12:02. Be brief."], 22 / 32),
+        (["abc", "abc"], 1.0),
+        (["abc", "xyz"], 0.0),
+        (["aaaa", "aa"], 4 / 6),
+        (["abc"], 1.0),
+    ],
+    ids=["at the beginning", "after a time", "all", "nothing", "no more than there is", "one"],
+)
+def test_the_text_that_all_prompts_share_is_a_fraction(texts: list[str], shared: float) -> None:
+    """Of each message, its beginning or its end, whichever is longer."""
+    prompts = [Prompt(({"role": "user", "content": text},)) for text in texts]
+    conditions = PromptSet(prompts, seed=0, source="file").conditions(1)
+    assert conditions["shared"] == pytest.approx(shared, abs=1e-4)

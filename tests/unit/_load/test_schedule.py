@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, pstdev
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan._load._plan import step_of
 from latspan._load._schedule import Schedule, closed_loop, open_loop, replayed
 from latspan._targets import Arrivals
 from latspan._units import NS_PER_S
@@ -70,6 +72,65 @@ def test_a_schedule_begins_at_once_and_never_goes_back(
     assert schedule.offsets_ns[0] == 0
     assert all(gap >= 0 for gap in _gaps(schedule))
     assert schedule == open_loop(pattern, rate, count, seed=seed, burstiness=burstiness)
+
+
+@given(
+    pattern=st.sampled_from([Arrivals.POISSON, Arrivals.CONSTANT, Arrivals.GAMMA]),
+    rate=st.floats(0.01, 1_000),
+    warmup=st.integers(0, 20),
+    requests=st.integers(2, 100),
+    seed=st.integers(0, 2**32),
+    burstiness=st.floats(0.2, 20),
+)
+def test_a_number_of_requests_is_offered_at_exactly_the_rate(
+    pattern: Arrivals, rate: float, warmup: int, requests: int, seed: int, burstiness: float
+) -> None:
+    """N arrivals have N - 1 gaps between them; warm-up and drain keep theirs."""
+    step = step_of(
+        pattern, rate, warmup=warmup, requests=requests, duration_ns=None, seed=seed,
+        burstiness=burstiness,
+    )  # fmt: skip
+    offsets, last = step.schedule.offsets_ns, warmup + requests - 1
+    assert offsets[last] - offsets[warmup] == pytest.approx(
+        (requests - 1) * NS_PER_S / rate, rel=1e-9, abs=1
+    )
+    drawn = open_loop(pattern, rate, warmup + 2 * requests, seed=seed, burstiness=burstiness)
+    gaps, before = _gaps(step.schedule), _gaps(drawn)
+    assert all(gap >= 0 for gap in gaps)
+    assert gaps[:warmup] == before[:warmup]
+    assert gaps[last:] == before[last:]
+
+
+def test_the_defaults_of_an_inference_path_are_offered_exactly() -> None:
+    """Two requests per second with seed 0: not scaled, 100 of them come at 1.64 per second."""
+    step = step_of(Arrivals.POISSON, 2, warmup=10, requests=100, duration_ns=None)
+    offsets = step.schedule.offsets_ns
+    assert offsets[109] - offsets[10] == 49_500_000_000
+
+
+def test_scaled_arrivals_are_still_random() -> None:
+    """The instants between the first and the last one are uniform: their mean is the middle."""
+    steps = [
+        step_of(Arrivals.POISSON, 10, warmup=0, requests=50, duration_ns=None, seed=seed)
+        for seed in range(200)
+    ]
+    length_ns = 4_900_000_000
+    inner = [offset / length_ns for step in steps for offset in step.schedule.offsets_ns[1:49]]
+    assert fmean(inner) == pytest.approx(1 / 2, abs=0.01)
+    assert pstdev(inner) == pytest.approx(12**-0.5, abs=0.01)
+    assert fmean(
+        _variation(replace(steps[0].schedule, offsets_ns=step.schedule.offsets_ns[:50]))
+        for step in steps
+    ) == pytest.approx(1, abs=0.05)
+
+
+def test_a_duration_keeps_the_random_number() -> None:
+    """A Poisson process has a random number of arrivals in a given time."""
+    step = step_of(Arrivals.POISSON, 10, warmup=5, requests=None, duration_ns=10 * NS_PER_S)
+    drawn = open_loop(Arrivals.POISSON, 10, 305)
+    assert step.schedule.offsets_ns == drawn.offsets_ns[: len(step.schedule.offsets_ns)]
+    both = step_of(Arrivals.POISSON, 10, warmup=5, requests=30, duration_ns=10 * NS_PER_S)
+    assert both.schedule.offsets_ns == drawn.offsets_ns[:65]
 
 
 def test_a_closed_loop_has_no_instants() -> None:

@@ -10,6 +10,7 @@ computer communications. He divides by the mean; a target is about a percentile.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -82,8 +83,8 @@ class CapacityStudy:
         held_out: Check of the model; ``None`` without a model.
         refusal: Why no load is projected; ``None`` if some are.
         limit_s: Limit of the target in seconds; ``None`` without a target.
-        within_limit_per_s: Highest load whose range is within the limit; 0 if none is, ``None`` if
-            it is unknown.
+        within_limit_per_s: Highest load up to which the upper end of every range is within the
+            limit, and below the refused loads; 0 if there is none, ``None`` without a limit.
         current_per_s: Load of today; ``None`` if unknown.
         notes: What else a reader must know, one sentence each.
     """
@@ -121,7 +122,9 @@ class CapacityStudy:
         ]
         if not loads or not self.current_per_s:
             return None
-        return min(loads) / self.current_per_s
+        headroom = min(loads) / self.current_per_s
+        # A load close to zero gives an infinity, which JSON does not have.
+        return headroom if math.isfinite(headroom) else None
 
 
 def study_capacity(
@@ -159,7 +162,7 @@ def study_capacity(
         held_out=projector.held_out,
         refusal=projector.refusal,
         limit_s=limit_s,
-        within_limit_per_s=_within(projector, curve, limit_s),
+        within_limit_per_s=_within(projector, curve, projections, limit_s),
         current_per_s=current_per_s,
         notes=(*ladder.left_out, *ladder.notes),
     )
@@ -213,16 +216,36 @@ class _Curve:
         return float(np.interp(limit_s, upper, self.rates))
 
 
-def _within(projector: Projector, curve: _Curve | None, limit_s: float | None) -> float | None:
-    """Return the highest load whose upper end is within a limit, from the model or the rungs."""
+def _within(
+    projector: Projector,
+    curve: _Curve | None,
+    projections: Sequence[Projection],
+    limit_s: float | None,
+) -> float | None:
+    """
+    Return the highest load up to which no upper end exceeds a limit.
+
+    The rungs and the projections that are shown bound the load, so the result never contradicts
+    them. Between them the model finds it.
+    """
     if limit_s is None:
         return None
-    highest = 0.0
-    for point in projector.points:
-        if point.saturated or point.high_s > limit_s:
-            break
-        highest = point.rate_per_s
-    return highest if curve is None else max(highest, curve.within(limit_s))
+    shown = [
+        (point.rate_per_s, np.inf if point.saturated else point.high_s)
+        for point in projector.points
+    ]
+    shown += [
+        (each.rate_per_s, each.high_s) for each in projections if each.label is not Label.REFUSED
+    ]
+    first_above = min((rate for rate, high_s in shown if high_s > limit_s), default=np.inf)
+    highest = max((rate for rate, _ in shown if rate < first_above), default=0.0)
+    if curve is not None:
+        modelled = curve.within(limit_s)
+        if max(highest, projector.least_per_s) < modelled < first_above:
+            highest = modelled
+    if projector.capacity is not None:
+        highest = min(highest, projector.refused_from_per_s)
+    return highest
 
 
 def _measured_knee(points: Sequence[Point]) -> Knee | None:

@@ -17,7 +17,7 @@ import numpy as np
 from latspan import semconv
 from latspan._drawing import count, listed
 from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording, cut_indexes
+from latspan._recording.folder import Recording, cut_indexes, refuse_copies
 from latspan._segments import Kind, Outcome
 from latspan._study.measurement import Measurement, StepSummary, summarize
 from latspan._units import NS_PER_S, to_seconds
@@ -29,12 +29,24 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["DURATION", "Ladder", "Rung", "read_ladder"]
+__all__ = ["DURATION", "Ladder", "Rung", "distinct_loads", "read_ladder"]
 
 DURATION: Final = "duration"
 
 _FEWEST_RUNGS: Final = 2
-_SAME: Final = ("measured", "model", "parameters", "cache", "connections", "max_in_flight")
+_OTHER_LOAD: Final = 0.05
+"""Relative difference from which two rungs have two loads; random arrivals vary by some percent."""
+_SAME: Final = (
+    "measured",
+    "model",
+    "parameters",
+    "cache",
+    "connections",
+    "max_in_flight",
+    "timeout_s",
+    "processors",
+    "platform",
+)
 """Conditions that all recordings of a ladder have in common."""
 
 _MEASURED: Final = "measured"
@@ -48,7 +60,8 @@ class Rung:
     Requests at one offered load, those of warm-up and drain included.
 
     Args:
-        rate_per_s: Offered load, requests per second.
+        rate_per_s: Offered load, requests per second: the mean rate of the measured arrivals, which
+            may differ from the rate that was asked for.
         due: Instants at which requests were due, ascending; shape ``(n,)``, seconds.
         end: Instants at which they ended; seconds on the same clock.
         value: Goal metric from ``due`` in seconds; infinite if the request failed, NaN if the
@@ -129,7 +142,9 @@ def read_ladder(recordings: Sequence[Recording], metric: str, percentile: float)
 
     Raises:
         RecordingError: They are not of one system, or have fewer than two rungs.
+        ConfigError: One of them is given several times, or is a copy of another one.
     """
+    refuse_copies((str(each.folder), each.manifest.get("id")) for each in recordings)
     first, *others = [_measured(each) for each in recordings]
     for recording, other in zip(recordings[1:], others, strict=True):
         _refuse_another(recordings[0], recording, first, other)
@@ -140,11 +155,12 @@ def read_ladder(recordings: Sequence[Recording], metric: str, percentile: float)
         collected = _collect(recording, measurement.kind, metric)
         notes += measurement.notes
         for number, step in enumerate(measurement.steps):
-            reason = _no_rung(step, percentile)
+            rate_per_s = _offered_per_s(step)
+            reason = _no_rung(step, rate_per_s, percentile)
             if reason:
                 left_out.append(f"{_named(step)} is left out: {reason}.")
-            elif number in collected:
-                rungs.append(_rung(step, collected[number]))
+            elif number in collected and rate_per_s is not None:
+                rungs.append(_rung(rate_per_s, collected[number]))
     rungs.sort(key=lambda rung: rung.rate_per_s)
     _refuse_too_few(rungs, left_out, recordings[0])
     _refuse_mixed(rungs)
@@ -162,6 +178,15 @@ def read_ladder(recordings: Sequence[Recording], metric: str, percentile: float)
         left_out=tuple(left_out),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def distinct_loads(rates_per_s: Iterable[float]) -> list[float]:
+    """Return loads in ascending order without those that are nearly the load before them."""
+    distinct: list[float] = []
+    for rate in sorted(rates_per_s):
+        if not distinct or rate > (1 + _OTHER_LOAD) * distinct[-1]:
+            distinct.append(rate)
+    return distinct
 
 
 def _measured(recording: Recording) -> Measurement:
@@ -233,11 +258,11 @@ def _value(record: RequestRecord, metric: str, lag_ns: int) -> float:
     return math.inf if known is None else to_seconds(known.value + lag_ns)
 
 
-def _no_rung(step: StepSummary, percentile: float) -> str:
+def _no_rung(step: StepSummary, rate_per_s: float | None, percentile: float) -> str:
     """Return why a step is not a rung; empty if it is one."""
     if not step.is_open:
         return "it is a closed loop, which has no offered load"
-    if not isinstance(step.load.get("rate_per_s"), int | float):
+    if rate_per_s is None:
         return "its offered load is unknown"
     if not step.is_valid:
         why = next(each.text for each in step.caveats if each.invalidates)
@@ -256,12 +281,19 @@ def _named(step: StepSummary) -> str:
     return f"The step with {rate:,.4g} requests/s" if isinstance(rate, int | float) else "A step"
 
 
-def _rung(step: StepSummary, collected: _Collected) -> Rung:
+def _offered_per_s(step: StepSummary) -> float | None:
+    """Return the mean rate of the arrivals; that of the plan if the account has none."""
+    stated = step.load.get("rate_per_s")
+    rate = stated if step.offered_per_s is None else step.offered_per_s
+    return float(rate) if isinstance(rate, int | float) else None
+
+
+def _rung(rate_per_s: float, collected: _Collected) -> Rung:
     order = np.argsort(np.array(collected.due, dtype=np.int64), kind="stable")
     due = np.array(collected.due, dtype=np.int64)[order]
     end = np.array(collected.end, dtype=np.int64)[order]
     return Rung(
-        rate_per_s=float(step.load["rate_per_s"]),
+        rate_per_s=rate_per_s,
         due=(due - due[0]) / NS_PER_S,
         end=(end - due[0]) / NS_PER_S,
         value=np.array(collected.value)[order],
@@ -271,7 +303,7 @@ def _rung(step: StepSummary, collected: _Collected) -> Rung:
 
 
 def _refuse_too_few(rungs: Sequence[Rung], left_out: Iterable[str], recording: Recording) -> None:
-    if len({rung.rate_per_s for rung in rungs}) >= _FEWEST_RUNGS:
+    if len(distinct_loads(rung.rate_per_s for rung in rungs)) >= _FEWEST_RUNGS:
         return
     reasons = "".join(f"\n{each}" for each in left_out)
     raise RecordingError(

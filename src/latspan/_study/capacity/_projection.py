@@ -24,7 +24,7 @@ from latspan._study.capacity._curve import (
     percentile_of,
     point_of,
 )
-from latspan._study.capacity._ladder import DURATION, Ladder, Rung
+from latspan._study.capacity._ladder import DURATION, Ladder, Rung, distinct_loads
 from latspan._study.capacity._model import Model
 
 __all__ = ["MOST_OF_CAPACITY", "HoldOut", "Label", "Projection", "Projector", "Refusal"]
@@ -188,6 +188,11 @@ class Projector:
         highest = max(point.rate_per_s for point in self._stable())
         return min(_MOST_STEP * highest, self.refused_from_per_s)
 
+    @property
+    def least_per_s(self) -> float:
+        """Lowest load that is projected; 0 if none is."""
+        return 0.0 if self.refusal is not None else self._stable()[0].rate_per_s / _MOST_STEP
+
     def widened(self, low_s: float, high_s: float) -> tuple[float, float]:
         """Return a range of replicates, widened by the error of the hold-out."""
         ratio = 1.0 if self.held_out is None else self.held_out.ratio
@@ -226,7 +231,12 @@ class Projector:
         saturated = [rung for rung in self._ladder.rungs if is_saturated(rung)]
         saturated = [min(saturated, key=lambda rung: rung.rate_per_s)]
         held_out = stable[-1]
-        below = [rung for rung in stable if rung.rate_per_s < held_out.rate_per_s]
+        # The model must not be fitted to a rung of nearly the load with which it is checked.
+        below = [
+            rung
+            for rung in stable
+            if len(distinct_loads((rung.rate_per_s, held_out.rate_per_s))) > 1
+        ]
         low, middle, high = _ends(self._model_of([*below, *saturated]), held_out.rate_per_s)
         self.held_out = HoldOut(
             rate_per_s=held_out.rate_per_s,
@@ -255,7 +265,7 @@ class Projector:
                 f"add a rung that is too much for the system:"
                 f" latspan measure {name} --rate {twice:.4g}",
             )
-        stable = sorted({each.rate_per_s for each in self._stable()})
+        stable = distinct_loads(each.rate_per_s for each in self._stable())
         if len(stable) < _FEWEST_STABLE:
             capacity = self.capacity.per_s
             rates = ",".join(f"{capacity * part:.3g}" for part in (0.15, 0.3, 0.45, 0.6))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from latspan._study.compare._baseline import (
     BASELINE_SCHEMA,
     baseline_document,
+    check_baseline_name,
     read_baseline,
     runs_of_baseline,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "SegmentChange",
     "Weight",
     "baseline_document",
+    "check_baseline_name",
     "compare",
     "compare_by",
     "differences",

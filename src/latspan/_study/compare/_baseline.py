@@ -9,6 +9,7 @@ as good as the recordings for everything but groups of requests.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from latspan._segments import Kind
+from latspan._shown import printable
 from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run
 from latspan._study.stats import Sample
 from latspan._targets import Target
@@ -27,7 +29,9 @@ from latspan.histogram._buckets import middle_value_of
 
 __all__ = [
     "BASELINE_SCHEMA",
+    "BASELINE_SUFFIX",
     "baseline_document",
+    "check_baseline_name",
     "read_baseline",
     "runs_of_baseline",
     "sample_of_histogram",
@@ -36,9 +40,21 @@ __all__ = [
 BASELINE_SCHEMA: Final = "latspan.baseline/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
+BASELINE_SUFFIX: Final = ".json"
+"""End of the name of a baseline file, by which it is recognised as a side."""
+
 _PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0)
 _LARGEST: Final = 64_000_000
-_DAMAGED: Final = (KeyError, TypeError, ValueError, AttributeError, HistogramFormatError)
+_MOST: Final = 2**62
+"""Largest time, count and number: the sum of any two of them has 64 bits."""
+_DAMAGED: Final = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    HistogramFormatError,
+)
 
 
 def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -> Sample:
@@ -74,6 +90,7 @@ def _written(run: Run) -> dict[str, object]:
     }
     return {
         "name": Path(run.name).name,
+        **({"recording": run.recording} if run.recording else {}),
         "kind": run.kind.value,
         "units": run.units,
         "failed": run.failed,
@@ -108,6 +125,20 @@ def _histogram(sample: Sample) -> Histogram:
     values = np.repeat(sample.values, sample.counts).round().astype(np.int64)
     histogram.record_many(values.tolist())
     return histogram
+
+
+def check_baseline_name(file: str | os.PathLike[str]) -> None:
+    """
+    Raise an error if a file to write would not be read as a baseline.
+
+    Raises:
+        ConfigError: Its name does not end in ``.json``.
+    """
+    if Path(file).suffix != BASELINE_SUFFIX:
+        raise ConfigError(
+            f"{file} is not the name of a baseline: it does not end in {BASELINE_SUFFIX}",
+            hint=f"for example --save-baseline {Path(file).stem or 'latency'}{BASELINE_SUFFIX}",
+        )
 
 
 def read_baseline(file: Path) -> list[Run]:
@@ -174,33 +205,72 @@ def _damaged(source: str, reason: str) -> RecordingError:
 
 
 def _read(source: str, written: Mapping[str, Any]) -> Run:
-    profile = dict(written["profile"])
-    if "models" in profile:
-        profile["models"] = tuple(map(str, profile["models"]))
     samples = {
-        str(name): sample_of_histogram(decode(each["counts"]).histogram, int(each["failed"]))
+        str(name): sample_of_histogram(decode(each["counts"]).histogram, _whole(each["failed"]))
         for name, each in written["histograms"].items()
     }
-    conditions = cast("dict[str, Any]", dict(written["conditions"]))
+    units = _whole(written["units"])
     return Run(
-        name=f"{source}: {written['name']}",
+        name=f"{source}: {_text(written['name'])}",
         form=Form.BASELINE,
+        recording=str(written.get("recording", "")),
         kind=Kind(written["kind"]),
-        units=int(written["units"]),
-        failed=int(written["failed"]),
+        units=units,
+        failed=_whole(written["failed"], most=units),
         samples=samples,
-        profile=Profile(**profile),
-        conditions=conditions,
+        profile=_profile(written["profile"]),
+        conditions=_mapping(written["conditions"]),
         targets=tuple(
-            Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
+            Target(
+                metric=_text(each["metric"]),
+                percentile=_number(each["percentile"]),
+                limit_ns=_whole(each["limit_ns"]),
+            )
             for each in written["targets"]
         ),
         bands={
             str(name): Band(
-                float(band["mean_ns"]),
-                {str(each): float(ns) for each, ns in band["segments_ns"].items()},
-                int(band["requests"]),
+                _number(band["mean_ns"]),
+                {str(each): _number(ns) for each, ns in band["segments_ns"].items()},
+                _whole(band["requests"]),
             )
             for name, band in written["bands"].items()
         },
     )
+
+
+def _profile(written: Mapping[str, Any]) -> Profile:
+    read: dict[str, Any] = {}
+    for name, value in written.items():
+        if name == "models":
+            read[name] = tuple(_text(each) for each in value)
+        else:
+            read[name] = _mapping(value) if name == "load" else _number(value)
+    return Profile(**read)
+
+
+def _whole(value: object, most: int = _MOST) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{printable(str(value))} is not a number from 0 to {most}")
+    return value
+
+
+def _number(value: object) -> float:
+    # NaN, which Python's parser accepts, is in no range.
+    if type(value) not in {int, float} or not 0 <= cast("float", value) <= _MOST:
+        raise ValueError(f"{printable(str(value))} is not a number from 0 to {_MOST}")
+    return float(cast("float", value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{printable(str(value))} is not a text")
+    return printable(value)
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{printable(str(value))} is not an object")
+    # A document without an infinity can be written again as JSON.
+    json.dumps(value, allow_nan=False)
+    return dict(cast("dict[str, Any]", value))

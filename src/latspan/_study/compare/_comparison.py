@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
 from latspan._study.compare._conditions import Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
@@ -165,6 +166,7 @@ def compare(
     asked: Question,
     *,
     accept: Collection[str] = (),
+    exactly: bool = False,
     changes: Sequence[str] | None = None,
     group: tuple[str, str] | None = None,
 ) -> Comparison:
@@ -176,12 +178,15 @@ def compare(
         after: Runs of the second side, at least one.
         asked: The question.
         accept: Names of the differences that are the change.
+        exactly: Whether the name of a condition accepts no difference between the runs of one side.
         changes: Names of what was changed; if not given, those of the accepted differences.
         group: Attribute and value of the compared requests.
 
     Raises:
-        ConfigError: A side has no value of the metric, or ``accept`` names no difference.
+        ConfigError: A side has no value of the metric, ``accept`` names no difference, or two runs
+            are copies of one recording.
     """
+    refuse_copies((run.name, run.recording) for run in (*before, *after))
     for runs, side in ((before, "BEFORE"), (after, "AFTER")):
         if not any(asked.metric in run.samples for run in runs):
             known = sorted({name for run in runs for name in run.samples if "." not in name})
@@ -189,7 +194,7 @@ def compare(
                 f"{side} has no values of {asked.metric}",
                 hint=f"it has {', '.join(known)}" if known else "it has no requests",
             )
-    differ = differences(before, after, accept)
+    differ = differences(before, after, accept, exactly=exactly)
     if group is None:
         _refuse_unknown(accept, differ)
     rows = judged(rows_of(before, after, asked.metric, asked.percentile, margin=asked.margin))
@@ -205,7 +210,8 @@ def compare(
         misses = sum(each.above(asked.limit_ns) for each in samples)
         target = target_verdict(requests, misses, asked.percentile)
         met_in = sum(each.quantile(asked.percentile) <= asked.limit_ns for each in samples)
-    accepted = [each.name for each in differ if each.accepted]
+    # Runs of one side that differ in a condition are the same change as sides that do.
+    accepted = dict.fromkeys(each.condition for each in differ if each.accepted)
     changed = tuple(accepted if changes is None else changes)
     judgement, why = _judge(rows, differ, invalid, failures, len(before), len(after))
     needed = _needed(rows[0], len(before), len(after)) if judgement is _OPEN else None
@@ -242,7 +248,7 @@ def compare(
         ),
         group=group,
         changes=changed,
-        notes=tuple(notes(before, after)),
+        notes=tuple(notes(before, after, rows, explanation)),
     )
 
 
@@ -250,9 +256,9 @@ _OPEN: Final = Judgement.INCONCLUSIVE
 
 
 def _refuse_unknown(accept: Collection[str], differ: Sequence[Difference]) -> None:
-    names = sorted({each.name for each in differ})
+    names = sorted({each.condition for each in differ})
     for name in accept:
-        if name not in names:
+        if not any(each.is_named([name]) for each in differ):
             raise ConfigError(
                 f"{name} is not different before and after",
                 hint=f"these are: {', '.join(names)}" if names else "no known condition is",
@@ -298,7 +304,8 @@ def _judge(
 
 def _needed(goal: Row, before: int, after: int) -> int | None:
     """Return the number of runs per side that would probably decide."""
-    if goal.change is Change.TOO_FEW:
+    # Further runs of requests that fail cannot decide either.
+    if goal.change is Change.TOO_FEW or math.inf in (goal.before_ns, goal.after_ns):
         return None
     if goal.test is None or not goal.is_relative:
         return _DEFAULT_RUNS

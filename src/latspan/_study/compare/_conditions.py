@@ -13,8 +13,9 @@ Source: MLPerf's rules for the bounds of the output length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, cast
 
@@ -34,6 +35,13 @@ _MOST_RATE: Final = 0.25
 _SURE: Final = 3.0
 """Standard errors above which a change of the mean output length is not chance."""
 _LONGEST: Final = 60
+"""Maximum length of a value that is shown. Values are compared as a whole."""
+_LONGEST_LOAD: Final = 200
+_LONGEST_FINGERPRINT: Final = 15
+_FINGERPRINT: Final = "sha256:"
+_CUT: Final = "…"
+_WITHIN: Final = " of "
+"""Between the name of a condition and the side whose runs differ in it."""
 
 
 class Weight(StrEnum):
@@ -52,8 +60,8 @@ class Difference:
 
     Args:
         name: Name of the condition, by which it can be accepted.
-        before: Its value before, as text.
-        after: Its value after, as text.
+        before: Its value before, as text; between the runs of one side, that of some runs.
+        after: Its value after, as text; between the runs of one side, that of other runs.
         weight: What it means.
         accepted: Whether it is the change that was made.
     """
@@ -65,11 +73,33 @@ class Difference:
     accepted: bool = False
 
     @property
+    def condition(self) -> str:
+        """Name of the condition: also that of a difference between the runs of one side."""
+        return self.name.removesuffix(f"{_WITHIN}BEFORE").removesuffix(f"{_WITHIN}AFTER")
+
+    @property
+    def is_within_a_side(self) -> bool:
+        """Whether runs of one side differ, and not the sides."""
+        return self.condition != self.name
+
+    def is_named(self, names: Collection[str], *, exactly: bool = False) -> bool:
+        """
+        Return whether one of the names is that of the difference or of its condition.
+
+        Args:
+            names: The names.
+            exactly: Whether the name of a condition is only that of the difference between sides.
+        """
+        return self.name in names or (not exactly and self.condition in names)
+
+    @property
     def blocks(self) -> bool:
         """Whether the comparison is not interpretable because of it."""
         return self.weight is Weight.EXPLAINS and not self.accepted
 
     def __str__(self) -> str:
+        if self.is_within_a_side:
+            return f"{self.name}: {self.before} in some runs, {self.after} in others"
         return f"{self.name}: {self.before} before, {self.after} after"
 
 
@@ -94,12 +124,14 @@ _CONDITIONS: Final[dict[str, tuple[str, Weight]]] = {
 }
 """Name and weight of each known condition; conditions that are not known are parameters."""
 
+_ANSWERED: Final = "response_model"
 _REUSED: Final = "connections_reused"
 _IGNORED: Final = frozenset(
     {
         "prompts.source",
         "prompts.count",
         "prompts.characters",
+        "prompts.shared",
         # What the responses show varies from run to run, so it is compared with a tolerance.
         "models_returned",
         "cached_input",
@@ -109,7 +141,11 @@ _IGNORED: Final = frozenset(
 
 
 def differences(
-    before: Sequence[Run], after: Sequence[Run], accept: Collection[str] = ()
+    before: Sequence[Run],
+    after: Sequence[Run],
+    accept: Collection[str] = (),
+    *,
+    exactly: bool = False,
 ) -> tuple[Difference, ...]:
     """
     Return the differences between two sides, those that explain a change first.
@@ -118,6 +154,7 @@ def differences(
         before: Runs of the first side.
         after: Runs of the second side.
         accept: Names of the differences that are the change.
+        exactly: Whether the name of a condition accepts no difference between the runs of one side.
     """
     found = [
         *_within(before, "BEFORE"),
@@ -126,24 +163,35 @@ def differences(
         *_of_profiles([run.profile for run in before], [run.profile for run in after]),
         *_of_connections(before, after),
     ]
-    marked = [
-        Difference(each.name, each.before, each.after, each.weight, each.name in accept)
-        for each in found
-    ]
+    marked = [replace(each, accepted=each.is_named(accept, exactly=exactly)) for each in found]
     return tuple(sorted(marked, key=lambda each: (not each.blocks, each.weight is Weight.NOTE)))
 
 
 def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
-    """Yield what differs between the runs of one side, whose conditions must be equal."""
-    for key, (name, weight) in _names(runs).items():
-        values = list(dict.fromkeys(_shown(flat.get(key)) for flat in map(_flat, runs)))
-        if weight is Weight.EXPLAINS and len(values) > 1 and runs[0].conditions:
-            yield Difference(f"{name} of {side}", values[0], values[1], weight)
+    """Yield what differs between the runs of one side, which is one state of a system."""
+
+    def found(name: str, values: Iterable[str], longest: int = _LONGEST) -> Iterator[Difference]:
+        different = list(dict.fromkeys(values))
+        if len(different) > 1:
+            one, two, *_ = _shortened(different, longest)
+            yield Difference(f"{name}{_WITHIN}{side}", one, two, Weight.EXPLAINS)
+
+    yield from found("kind", (run.kind for run in runs))
+    known = [run for run in runs if run.conditions]
+    shown: set[str] = set()
+    for key, (name, weight) in _names(known).items():
+        if weight is Weight.EXPLAINS and name not in shown:
+            differ = list(found(name, (_text(_flat(run).get(key)) for run in known)))
+            shown |= {name for _ in differ}
+            yield from differ
+    yield from found("load", (_load(run.profile.load) for run in runs), _LONGEST_LOAD)
+    # The models of a run without a response are unknown.
+    answered = [sorted(run.profile.models) for run in runs if run.profile.models]
+    yield from found(_ANSWERED, map(", ".join, answered))
 
 
 def _of_conditions(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Difference]:
-    if before[0].kind is not after[0].kind:
-        yield Difference("kind", before[0].kind, after[0].kind, Weight.EXPLAINS)
+    yield from _between("kind", *(sorted({run.kind for run in runs}) for runs in (before, after)))
     unknown = [not any(run.conditions for run in runs) for runs in (before, after)]
     if any(unknown):
         one, two = ("unknown" if each else "known" for each in unknown)
@@ -152,15 +200,33 @@ def _of_conditions(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Diff
     names = _names([*before, *after])
     shown: set[str] = set()
     for key, (name, weight) in names.items():
-        one, two = (_values(runs, key) for runs in (before, after))
-        if one != two and name not in shown:
-            shown.add(name)
-            yield Difference(name, ", ".join(one), ", ".join(two), weight)
-    loads = [
-        list(dict.fromkeys(_load(run.profile.load) for run in runs)) for runs in (before, after)
-    ]
-    if loads[0] != loads[1]:
-        yield Difference("load", ", ".join(loads[0]), ", ".join(loads[1]), Weight.EXPLAINS)
+        if name not in shown:
+            differ = list(
+                _between(name, *(_values(runs, key) for runs in (before, after)), weight=weight)
+            )
+            shown |= {name for _ in differ}
+            yield from differ
+    yield from _between(
+        "load",
+        *(sorted({_load(run.profile.load) for run in runs}) for runs in (before, after)),
+        longest=_LONGEST_LOAD,
+    )
+
+
+def _between(
+    name: str,
+    before: Sequence[str],
+    after: Sequence[str],
+    *,
+    weight: Weight = Weight.EXPLAINS,
+    longest: int = _LONGEST,
+) -> Iterator[Difference]:
+    """Yield a difference if two sides do not have the same values, each once and sorted."""
+    if before != after:
+        every = list(dict.fromkeys([*before, *after]))
+        short = dict(zip(every, _shortened(every, longest), strict=True))
+        one, two = (", ".join(short[value] for value in side) for side in (before, after))
+        yield Difference(name, one, two, weight)
 
 
 def _names(runs: Sequence[Run]) -> dict[str, tuple[str, Weight]]:
@@ -185,29 +251,53 @@ def _flat(run: Run) -> dict[str, Any]:
 
 def _values(runs: Sequence[Run], key: str) -> list[str]:
     """Return the values of a condition, each once and in one order on both sides."""
-    return sorted({_shown(_flat(run).get(key)) for run in runs})
+    return sorted({_text(_flat(run).get(key)) for run in runs})
 
 
-def _shown(value: object) -> str:
-    if value is None:
-        return "none"
-    text = text_of(value)
-    is_fingerprint = text.startswith("sha256:")
-    return text[:15] if is_fingerprint else text[:_LONGEST]
+def _text(value: object) -> str:
+    """Return a value as a whole, because two values may differ in their last character."""
+    return "none" if value is None else text_of(value, sys.maxsize)
 
 
 def _load(load: Mapping[str, Any] | None) -> str:
     if load is None:
         return "none"
-    return ", ".join(f"{name} {_shown(value)}" for name, value in sorted(load.items()))
+    return ", ".join(f"{name} {_text(value)}" for name, value in sorted(load.items()))
+
+
+def _shortened(values: Sequence[str], longest: int) -> list[str]:
+    """
+    Return different values short enough to be shown, each with the part in which it differs.
+
+    Args:
+        values: The values, each once.
+        longest: Maximum length of a value that is not cut.
+    """
+    short: list[str] = []
+    for value in values:
+        same = max((_same_start(value, one) for one in values if one != value), default=0)
+        if value.startswith(_FINGERPRINT) and same < _LONGEST_FINGERPRINT:
+            short.append(value[:_LONGEST_FINGERPRINT])
+            continue
+        # A part of what is the same remains, so that a reader recognises the value.
+        start = 0 if same < longest * 2 // 3 or len(value) <= longest else same - longest // 3
+        shown = value[start : start + longest]
+        before = _CUT if start else ""
+        after = _CUT if start + longest < len(value) else ""
+        short.append(f"{before}{shown}{after}")
+    return short
+
+
+def _same_start(one: str, two: str) -> int:
+    """Return the number of characters that two values have in common at their beginning."""
+    pairs = enumerate(zip(one, two, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(two)))
 
 
 def _of_profiles(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Difference]:
     models = [sorted({name for each in side for name in each.models}) for side in (before, after)]
-    if all(models) and models[0] != models[1]:
-        yield Difference(
-            "response_model", ", ".join(models[0]), ", ".join(models[1]), Weight.EXPLAINS
-        )
+    if all(models):
+        yield from _between(_ANSWERED, *models)
     yield from _lengths(before, after, "output_length", lambda each: each.output_tokens)
     yield from _lengths(before, after, "input_length", lambda each: each.input_tokens)
     cached = [_mean(each.cached for each in side) for side in (before, after)]

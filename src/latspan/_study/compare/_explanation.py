@@ -8,7 +8,7 @@ change of the tail band's mean is the exact sum of the changes of its segments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,6 +27,11 @@ _SEED: Final = 20_241
 _LEVEL: Final = 0.05
 _MOST_OF_IT: Final = 0.5
 """Share of the change from which one segment explains it."""
+_LEAST_OF_TOTAL: Final = 0.02
+"""
+Share of the time below which a segment is not tested: the fewer are tested, the less evidence each
+of them needs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class SegmentChange:
         after_ns: The same after.
         low_ns: Lower end of the 95 % interval of the difference; ``None`` if it is unknown.
         high_ns: Upper end.
-        is_real: Whether the change is more than chance, all segments together considered.
+        is_real: Whether the change is more than chance, all larger segments together considered.
     """
 
     name: str
@@ -103,7 +108,7 @@ def explain(
     )
     totals = [sum(each.value_ns for each in side) / len(side) for side in known]
     if len(before) + len(after) >= 3:
-        changes = _of_runs(known[0], known[1], names)
+        changes = _of_runs(known[0], known[1], names, _LEAST_OF_TOTAL * max(totals))
     else:
         changes = _of_two(before[0], after[0], known[0][0], known[1][0], names, metric)
     ordered = sorted(changes, key=lambda each: -abs(each.difference_ns))
@@ -120,26 +125,20 @@ def _leading(changes: Sequence[SegmentChange], totals: Sequence[float]) -> Segme
 
 
 def _of_runs(
-    before: Sequence[Band], after: Sequence[Band], names: Sequence[str]
+    before: Sequence[Band], after: Sequence[Band], names: Sequence[str], least_ns: float
 ) -> list[SegmentChange]:
-    tests = [
-        compare_runs(
-            [band.segments_ns.get(name, 0.0) for band in before],
-            [band.segments_ns.get(name, 0.0) for band in after],
-        )
-        for name in names
-    ]
-    p_values = holm(
-        [1.0 if test is None else 2 * min(test.above(0), test.below(0)) for test in tests]
-    )
     changes: list[SegmentChange] = []
-    for name, test, p_value in zip(names, tests, p_values, strict=True):
+    tested: dict[int, float] = {}
+    for index, name in enumerate(names):
+        one, two = ([band.segments_ns.get(name, 0.0) for band in side] for side in (before, after))
+        means = sum(one) / len(one), sum(two) / len(two)
+        test = compare_runs(one, two)
         low, high = (None, None) if test is None else test.interval()
-        one, two = (
-            sum(band.segments_ns.get(name, 0.0) for band in side) / len(side)
-            for side in (before, after)
-        )
-        changes.append(SegmentChange(name, one, two, low, high, is_real=p_value < _LEVEL))
+        changes.append(SegmentChange(name, *means, low, high, is_real=False))
+        if test is not None and max(means) >= least_ns:
+            tested[index] = 2 * min(test.above(0), test.below(0))
+    for index, p_value in zip(tested, holm([*tested.values()]), strict=True):
+        changes[index] = replace(changes[index], is_real=p_value < _LEVEL)
     return changes
 
 
@@ -168,8 +167,9 @@ def _of_two(
     ]
     differences = draws[1] - draws[0]
     low, high = np.quantile(differences, [_LEVEL / 2, 1 - _LEVEL / 2], axis=0)
-    # All segments are looked at, so each needs stronger evidence (Bonferroni).
-    side = _LEVEL / 2 / len(names)
+    # All larger segments are looked at, so each needs stronger evidence (Bonferroni).
+    is_large = np.maximum(*means) >= _LEAST_OF_TOTAL * max(float(each.sum()) for each in means)
+    side = _LEVEL / 2 / max(int(is_large.sum()), 1)
     least, most = np.quantile(differences, [side, 1 - side], axis=0)
     return [
         SegmentChange(
@@ -178,7 +178,7 @@ def _of_two(
             float(means[1][index]),
             float(low[index]),
             float(high[index]),
-            is_real=bool(least[index] > 0 or most[index] < 0),
+            is_real=bool(is_large[index] and (least[index] > 0 or most[index] < 0)),
         )
         for index, name in enumerate(names)
     ]

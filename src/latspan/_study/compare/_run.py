@@ -9,7 +9,7 @@ percentile and groups of requests need.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -20,10 +20,11 @@ from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
-from latspan._study.diagnose import Goal, RequestTable, attribute, table_of
-from latspan._study.measurement import measured_records, summarize
+from latspan._study.diagnose import Goal, RequestTable, TableBuilder, attribute
+from latspan._study.measurement import Summing, measured_step
 from latspan._study.stats import Sample
 from latspan._targets import Target
+from latspan._text import text_of
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Run:
         targets: Targets of the load test.
         tables: Units by goal metric; empty unless read from a recording.
         bands: Times near percentiles by goal, as far as they were stored.
+        recording: Identifier of its recording; empty if it is unknown.
         invalid: Why its numbers mean nothing, one sentence each.
         notes: What a reader must know, one sentence each.
     """
@@ -122,6 +124,7 @@ class Run:
     targets: tuple[Target, ...] = ()
     tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
     bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
+    recording: str = ""
     invalid: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -151,39 +154,53 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
         OSError: A file cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    invalid: list[str] = []
-    number, load, kind = 0, None, None
-    targets: tuple[Target, ...] = ()
-    if about:
-        measurement = summarize(recording)
-        steps = measurement.steps
-        number = len(steps) - 1 if step is None else step
-        if not measurement.ended or not steps:
-            invalid.append("the process that measured did not end in order")
-        elif not 0 <= number < len(steps):
-            raise ConfigError(
-                f"{recording.folder} has no step {number}",
-                hint=f"use a number from 0 to {len(steps) - 1}",
-            )
-        else:
-            invalid += [each.text for each in steps[number].caveats if each.invalidates]
-            load = steps[number].load
-            targets = tuple(result.target for result in steps[number].targets)
-        kind = measurement.kind
+    accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    number = len(accounts) - 1 if step is None else step
+    is_ended = bool(about.get("ended")) and bool(accounts)
+    if about and is_ended and not 0 <= number < len(accounts):
+        raise ConfigError(
+            f"{recording.folder} has no step {number}",
+            hint=f"use a number from 0 to {len(accounts) - 1}",
+        )
+    summing = Summing(recording) if about else None
     run = run_of_records(
-        lambda: measured_records(recording, number), str(recording.folder), kind=kind, load=load
+        _counting(recording, max(number, 0), summing),
+        str(recording.folder),
+        kind=None if summing is None else summing.kind,
+        load=accounts[number].get("load", {}) if is_ended else None,
     )
+    invalid: list[str] = []
+    targets: tuple[Target, ...] = ()
+    if summing is not None and is_ended:
+        judged = summing.measurement().steps[number]
+        invalid += [each.text for each in judged.caveats if each.invalidates]
+        targets = tuple(result.target for result in judged.targets)
+    elif summing is not None:
+        invalid.append("the process that measured did not end in order")
     return replace(
         run,
         conditions=_conditions(recording),
         targets=targets,
+        recording=text_of(recording.manifest.get("id", "")),
         invalid=tuple(invalid),
         notes=recording.notes,
     )
 
 
+def _counting(
+    recording: Recording, number: int, summing: Summing | None
+) -> Iterator[RequestRecord]:
+    """Yield the records of a step that count, and add all of them to the summary."""
+    counts = measured_step(recording, number)
+    for record in recording.records():
+        if summing is not None:
+            summing.add(record)
+        if counts(record):
+            yield record
+
+
 def run_of_records(
-    records: Callable[[], Iterable[RequestRecord]],
+    records: Iterable[RequestRecord],
     name: str,
     *,
     kind: Kind | None = None,
@@ -193,18 +210,22 @@ def run_of_records(
     Return the run of some records.
 
     Args:
-        records: Returns the records; called once per metric.
+        records: The records, read once.
         name: Name for messages.
         kind: Kind of the units; ``None`` for requests if there are any, and calls otherwise.
         load: What defines the load of a load test.
     """
     models: set[str] = set()
-    durations = table_of(_noting(records(), models), Goal(_DURATION, kind=kind))
+    builder = TableBuilder(Goal(_DURATION, kind=kind), Goal(_FIRST[Kind.CALL], kind=kind))
+    for record in _noting(records, models):
+        builder.add(record)
+    durations, until_first = builder.tables()
     tables = {_DURATION: durations}
-    first = _FIRST[durations.kind]
-    table = table_of(records(), Goal(first, kind=durations.kind))
-    if np.isfinite(table.value_ns).any():
-        tables[first] = table
+    has_streams = until_first.failed.sum() > durations.failed.sum()
+    if has_streams or np.isfinite(until_first.value_ns).any():
+        # A request as a whole has only the time until its user sees something.
+        first = _FIRST[durations.kind]
+        tables[first] = replace(until_first, goal=Goal(first, kind=durations.kind))
     return _run(
         Run(
             name=name,
@@ -233,30 +254,13 @@ def part_of(run: Run, name: str, value: str) -> Run:
         name: Name of the attribute.
         value: Its value.
     """
-    tables = {
-        metric: _rows(table, _with(table, name, value)) for metric, table in run.tables.items()
-    }
+    tables = {metric: table.rows(_with(table, name, value)) for metric, table in run.tables.items()}
     return _run(replace(run, name=f"{run.name}, {name} {value}", tables=tables))
 
 
 def _with(table: RequestTable, name: str, value: str) -> NDArray[np.bool_]:
     codes, values = table.groups.get(name, (np.full(len(table), -1), ()))
     return codes == (values.index(value) if value in values else -2)
-
-
-def _rows(table: RequestTable, mask: NDArray[np.bool_]) -> RequestTable:
-    return replace(
-        table,
-        value_ns=table.value_ns[mask],
-        failed=table.failed[mask],
-        start_ns=table.start_ns[mask],
-        duration_ns=table.duration_ns[mask],
-        segments_ns=table.segments_ns[mask],
-        numbers={name: values[mask] for name, values in table.numbers.items()},
-        groups={name: (codes[mask], values) for name, (codes, values) in table.groups.items()},
-        chains=table.chains[mask],
-        earlier={name: values[mask] for name, values in table.earlier.items()},
-    )
 
 
 def _run(run: Run) -> Run:
@@ -273,10 +277,12 @@ def _run(run: Run) -> Run:
 
 def _samples(tables: Mapping[str, RequestTable]) -> dict[str, Sample]:
     durations = tables[_DURATION]
-    failed = int(durations.failed.sum())
     fine = ~durations.failed
+    # A stream without a token is complete, and never reaches a first token.
     samples = {
-        metric: Sample.of(table.value_ns[~table.failed & np.isfinite(table.value_ns)], failed)
+        metric: Sample.of(
+            table.value_ns[~table.failed & np.isfinite(table.value_ns)], int(table.failed.sum())
+        )
         for metric, table in tables.items()
     }
     if durations.kind is Kind.CALL:

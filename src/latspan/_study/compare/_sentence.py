@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from latspan._drawing import difference
 from latspan._segments import KIND_NOUNS
 from latspan._study.compare._explanation import Explanation
 from latspan._study.compare._question import Judgement, Question
@@ -48,8 +49,8 @@ def conclusion(
     if explanation is not None and explanation.leading and goal.change in _EXPLAINED:
         leading = explanation.leading
         parts.append(
-            f"{leading.name} explains it: {_signed(leading.difference_ns)} of"
-            f" {_signed(explanation.difference_ns)} in slow requests"
+            f"{leading.name} explains it: {difference(leading.difference_ns)} of"
+            f" {difference(explanation.difference_ns)} in slow requests"
         )
     if target is not None and asked.limit_ns is not None:
         limit = f"the target of {asked.limit_ns / 1e6:,.6g} ms"
@@ -94,13 +95,27 @@ def _ms(value_ns: float) -> str:
     return f"{value_ns / 1e6:,.1f} ms"
 
 
-def _signed(value_ns: float) -> str:
-    return f"{value_ns / 1e6:+,.1f} ms"
-
-
-def notes(before: Sequence[Run], after: Sequence[Run]) -> Iterator[str]:
+def notes(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    rows: Sequence[Row],
+    explanation: Explanation | None,
+) -> Iterator[str]:
     """Yield what a reader of the comparison must know, one sentence each."""
     every = [*before, *after]
+    intervals = [(row.low, row.high, 1.0) for row in rows if row.change is Change.CHANCE]
+    if explanation is not None:
+        intervals += [
+            (each.low_ns, each.high_ns, 0.0) for each in explanation.segments if not each.is_real
+        ]
+    if any(
+        low is not None and high is not None and not low <= same <= high
+        for low, high, same in intervals
+    ):
+        yield (
+            "An interval is of its row alone. A result also considers how many rows are tested,"
+            " so that few of them change by chance, and the margin of a guard."
+        )
     if any(run.form is Form.HISTOGRAMS for run in every):
         yield (
             "Histograms have no single requests: conditions, the order of requests and the segments"

@@ -9,9 +9,9 @@ from typing import Final
 
 from latspan._metrics import LATENCY_METRICS
 from latspan._recording import Snapshot, read_snapshots
-from latspan._recording.folder import is_recording, open_recording
+from latspan._recording.folder import is_recording, open_recording, refuse_copies
 from latspan._segments import Kind, Outcome
-from latspan._study.compare._baseline import read_baseline, sample_of_histogram
+from latspan._study.compare._baseline import BASELINE_SUFFIX, read_baseline, sample_of_histogram
 from latspan._study.compare._run import SEGMENT, Form, Run, run_of
 from latspan._study.stats import Sample
 from latspan.errors import RecordingError
@@ -20,7 +20,6 @@ from latspan.histogram import Histogram
 __all__ = ["run_of_snapshot", "runs_in"]
 
 _LOG: Final = ".hlog"
-_BASELINE: Final = ".json"
 _KINDS: Final = (Kind.REQUEST, Kind.CALL)
 
 
@@ -37,10 +36,15 @@ def runs_in(path: str | os.PathLike[str], *, step: int | None = None) -> list[Ru
     Raises:
         RecordingError: There is nothing of these at the path, or it cannot be read.
         HistogramFormatError: A log is damaged.
-        ConfigError: A load test has no such step.
+        ConfigError: A load test has no such step, or a recording is there several times.
     """
-    place = Path(path)
-    if place.suffix == _BASELINE and not place.is_dir():
+    runs = _found(Path(path), step)
+    refuse_copies((run.name, run.recording) for run in runs)
+    return runs
+
+
+def _found(place: Path, step: int | None) -> list[Run]:
+    if place.suffix == BASELINE_SUFFIX and not place.is_dir():
         return read_baseline(place)
     if place.suffix == _LOG and place.is_file():
         return [_run_of_logs([place], str(place))]

@@ -13,6 +13,7 @@ from latspan._study.loop._criteria import (
     criteria_of,
     is_done,
     missing_fields,
+    next_after_write_up,
     next_of,
 )
 from latspan._study.loop._folder import Listed, loop_of, loops_in
@@ -48,6 +49,7 @@ __all__ = [
     "loops_in",
     "measurement_text",
     "missing_fields",
+    "next_after_write_up",
     "next_of",
     "read_results",
 ]

@@ -20,20 +20,28 @@ from latspan._study.loop._readings import (
     is_good,
     judgement_of,
     needs_quality,
+    proves_targets,
     quality_of,
     requests_to_decide,
     runs_to_decide,
+    sentence_of,
     sweep_found_drift,
     sweep_text,
     verdict_of,
-    verdict_verified,
     why_invalid,
 )
 from latspan._study.loop._results import Result, Task
-from latspan._study.stats import Verdict
-from latspan._study.verify import QualityJudgement
+from latspan._study.verify import LEVERS, QualityJudgement
 
-__all__ = ["Criterion", "NextCommand", "criteria_of", "is_done", "missing_fields", "next_of"]
+__all__ = [
+    "Criterion",
+    "NextCommand",
+    "criteria_of",
+    "is_done",
+    "missing_fields",
+    "next_after_write_up",
+    "next_of",
+]
 
 _INTAKE: Final = re.compile(r"target\.\w+|never_ship|may_give_up")
 _ANSWERS: Final = ("quality.items", "quality.before", "quality.after")
@@ -47,11 +55,13 @@ class Criterion:
     One line of the definition of done.
 
     Args:
+        task: Task that it belongs to.
         text: The criterion.
         is_met: Whether it is met.
         fields: Fields of the file that are still empty, if these are all that is lacking.
     """
 
+    task: Task
     text: str
     is_met: bool
     fields: tuple[str, ...] = ()
@@ -86,37 +96,42 @@ def _criteria(loop: Loop) -> Iterator[Criterion]:
     blank = missing_fields(loop)
     intake = tuple(each for each in blank if _INTAKE.fullmatch(each))
     text = "the target has a use case, a load, an owner and a source; trade-offs are stated"
-    yield Criterion(text, not intake, intake)
+    yield Criterion(Task.TARGET, text, not intake, intake)
     measured = loop.latest is not None and verdict_of(loop.latest) is not None
-    yield Criterion("a valid measurement under the load of the file", measured)
+    yield Criterion(Task.MEASURE, "a valid measurement under the load of the file", measured)
     verification = loop.verification
     if verification is None and loop.is_met:
-        yield Criterion("every target is met", True)
+        yield Criterion(Task.MEASURE, "every target is met", True)
         yield _documented(loop)
         return
     diagnosis = loop.diagnosis
+    applies = loop.state(Task.DIAGNOSE).state is not State.STALE
     named = diagnosis is not None and conclusion_of(diagnosis) is Conclusion.FIX
-    yield Criterion("a diagnosis names one cause", named)
+    yield Criterion(Task.DIAGNOSE, "a diagnosis names one cause", applies and named)
+    change = loop.path.change
     single = verification is not None and is_attributable(verification)
-    yield Criterion("one lever is changed", single)
+    undescribed = ("change.description",) if single and not change.description else ()
+    text = "one lever is changed, and described"
+    yield Criterion(Task.VERIFY, text, single and not undescribed, undescribed)
     good = verification is not None and is_good(verification)
-    yield Criterion("the change is verified: improved or no worse", good)
-    met = verification is not None and verdict_verified(verification) is Verdict.MET
-    yield Criterion("the target is met", met or loop.is_met)
+    yield Criterion(Task.VERIFY, "the change is verified: improved or no worse", good)
+    met = verification is not None and proves_targets(verification, loop.path.targets)
+    yield Criterion(Task.VERIFY, "every target is met", met or loop.is_met)
     if verification is None or needs_quality(verification):
         kept = verification is not None and quality_of(verification) is QualityJudgement.KEPT
         compared = verification is not None and quality_of(verification) is not None
-        fields = () if compared else tuple(each for each in _ANSWERS if each in blank)
-        yield Criterion("the answers are as good as before", kept, fields)
-    change = loop.path.change
+        is_checked = compared or bool(loop.path.quality.command)
+        fields = () if is_checked else tuple(each for each in _ANSWERS if each in blank)
+        yield Criterion(Task.VERIFY, "the answers are as good as before", kept, fields)
     way_back = bool(change.rollback or change.undo)
-    yield Criterion("the way back is described", way_back, () if way_back else ("change.rollback",))
+    lacking = () if way_back else ("change.rollback",)
+    yield Criterion(Task.CHANGE, "the way back is described", way_back, lacking)
     yield _documented(loop)
 
 
 def _documented(loop: Loop) -> Criterion:
     done = loop.state(Task.DOCUMENT).state is State.DONE
-    return Criterion("the write-up is complete and current", done)
+    return Criterion(Task.DOCUMENT, "the write-up is current", done)
 
 
 def is_done(loop: Loop) -> bool:
@@ -138,6 +153,12 @@ def next_of(loop: Loop) -> NextCommand:
         f"done; watch for drift: sweep again by {last + _WATCHED:%Y-%m-%d}, and after every"
         " change of the prompt template, the model or the load",
     )
+
+
+def next_after_write_up(loop: Loop) -> NextCommand | None:
+    """Return the next command as if the write-up were current; ``None`` if nothing is open."""
+    found = (command(loop) for command in (_before_verdict, _fix, _after))
+    return next((each for each in found if each is not None), None)
 
 
 def _edit(loop: Loop, reason: str) -> NextCommand:
@@ -181,14 +202,14 @@ def _fix(loop: Loop) -> NextCommand | None:
         return _edit(loop, _change_wanted(loop))
     if verify.state in (State.DONE, State.NOT_NEEDED):
         return None
-    command = f"latspan verify {loop.name}"
     verification = loop.verification
+    command = _verify_command(loop)
     if verification is None:
         reason = "the same test before and after the change, in turn"
         return NextCommand(command, reason)
     judgement = judgement_of(verification)
     if judgement is Judgement.NOT_INTERPRETABLE:
-        sentence = verification.document["sentence"]
+        sentence = sentence_of(verification)
         if is_disturbed(verification):
             return NextCommand(command, f"verify again: {sentence}")
         return _edit(loop, f"{sentence} Correct [change], or run {command} again")
@@ -198,7 +219,18 @@ def _fix(loop: Loop) -> NextCommand | None:
     return _compare_answers(loop, verification, "compare the answers of both sides")
 
 
+def _verify_command(loop: Loop) -> str:
+    """Return the command that verifies: that of the last verification if the file has no lever."""
+    if loop.verification is None or loop.path.change.lever in LEVERS:
+        return f"latspan verify {loop.name}"
+    # The number of runs is decided anew.
+    return loop.verification.repeated(without=("--runs",))
+
+
 def _compare_answers(loop: Loop, verification: Result, reason: str) -> NextCommand:
+    if loop.path.quality.command:
+        # The command needs the system in the state of each side.
+        return NextCommand(f"latspan verify {loop.name}", f"check the quality: {reason}")
     sides = shlex.join(verification.recordings)
     return NextCommand(f"latspan verify {loop.name} --recorded {sides}", reason)
 
@@ -220,6 +252,11 @@ def _change_wanted(loop: Loop) -> str:
     diagnosis = loop.diagnosis
     if diagnosis is not None and diagnosis.document["cause"] is not None:
         reason = f"{reason}. The diagnosis proposes: {diagnosis.document['cause']['lever']}"
+    if not loop.path.quality.is_described:
+        reason = (
+            f"{reason}. If it may hurt the answers, fill in quality.command, or quality.items with"
+            " before and after, too: the verification runs the check"
+        )
     return f"{reason} ({change.text})" if change.text else reason
 
 
@@ -239,7 +276,9 @@ def _drift(loop: Loop) -> NextCommand | None:
 
 def _after(loop: Loop) -> NextCommand | None:
     """Return the next command after the write-up, unless everything is done."""
-    open_ = [each for each in criteria_of(loop) if not each.is_met]
+    open_ = [
+        each for each in criteria_of(loop) if not each.is_met and each.task is not Task.DOCUMENT
+    ]
     fields = [name for each in open_ for name in each.fields]
     if fields:
         return _edit(loop, f"fill in {listed(fields)}")

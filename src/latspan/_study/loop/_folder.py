@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from latspan._study.loop._criteria import is_done, next_of
 from latspan._study.loop._loop import Loop, assess
-from latspan._study.loop._results import fingerprints_of, read_results
-from latspan._targets import SUFFIX, read_inference_path
+from latspan._study.loop._results import Result, fingerprints_of, read_results
+from latspan._targets import InferencePath, files_in, read_inference_path
 from latspan.errors import ConfigError, LatspanError, RecordingError
 
 __all__ = ["Listed", "loop_of", "loops_in"]
 
-_HEADS: Final = ("[[target]]", "[traffic]")
-"""Headers of tables of which the file of an inference path has both, and other TOML files none."""
+_DAMAGED: Final = (KeyError, ValueError, TypeError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +43,39 @@ def loop_of(file: Path) -> Loop:
         RecordingError: A result cannot be read or is damaged.
     """
     path = read_inference_path(file)
+    results, prints = read_results(file), fingerprints_of(path, file)
     try:
-        loop = assess(path, file, read_results(file), fingerprints_of(path, file))
-        # Everything that the documents must have is read once, so that no reader below can fail.
-        is_done(loop)
-        next_of(loop)
+        return _read_once(path, file, results, prints)
     except LatspanError:
         raise
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except _DAMAGED as error:
+        damaged = _damaged(path, file, results, prints)
         raise RecordingError(
-            f"a result of {file} is damaged: {type(error).__name__} {error}",
-            hint=f"delete the folder results/{file.stem}, and measure again",
+            f"{damaged.file} is damaged: {type(error).__name__} {error}",
+            hint=f"delete it, and run its command again: latspan {damaged.command}",
         ) from error
+
+
+def _read_once(
+    path: InferencePath, file: Path, results: Sequence[Result], prints: Mapping[str, str]
+) -> Loop:
+    loop = assess(path, file, results, prints)
+    # Everything that the documents must have is read once, so that no reader below can fail.
+    is_done(loop)
+    next_of(loop)
     return loop
+
+
+def _damaged(
+    path: InferencePath, file: Path, results: Sequence[Result], prints: Mapping[str, str]
+) -> Result:
+    """Return the first result with which the others cannot be read."""
+    for number in range(1, len(results)):
+        try:
+            _read_once(path, file, results[:number], prints)
+        except _DAMAGED:
+            return results[number - 1]
+    return results[-1]
 
 
 def loops_in(folder: Path) -> list[Listed]:
@@ -70,33 +89,16 @@ def loops_in(folder: Path) -> list[Listed]:
         ConfigError: The folder does not exist or cannot be read.
     """
     try:
-        files = sorted(each for each in folder.iterdir() if each.suffix == SUFFIX)
+        files = files_in(folder)
     except OSError as error:
         raise ConfigError(
             f"cannot read the folder {folder}: {error.strerror}",
             hint="use the folder of the files that latspan init wrote",
         ) from error
     found: list[Listed] = []
-    for file in filter(_is_inference_path, files):
+    for file in files:
         try:
             found.append(Listed(file, loop_of(file)))
         except LatspanError as error:
             found.append(Listed(file, None, error))
     return found
-
-
-def _is_inference_path(file: Path) -> bool:
-    try:
-        # A file in another encoding is shown with its error, too.
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    if "\N{REPLACEMENT CHARACTER}" in text:
-        return any(head in text for head in _HEADS)
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError):
-        # A damaged file of an inference path is shown with its error.
-        return any(head in text for head in _HEADS)
-    # Other programs have a table of this name, but no list of such tables.
-    return isinstance(document.get("target"), list) or "traffic" in document

@@ -24,10 +24,12 @@ from latspan._study.diagnose import Conclusion
 from latspan._study.loop._readings import (
     conclusion_of,
     judgement_of,
+    may_hurt_quality,
     measurement_text,
     quality_of,
     requests_to_decide,
     runs_to_decide,
+    sentence_of,
     sweep_calls_for_more,
     sweep_text,
     verdict_of,
@@ -116,7 +118,7 @@ class Loop:
         """Name of the file of prompts or of the template, if it does not exist."""
         prompt = self.path.prompt
         for name in (prompt.prompts, prompt.template):
-            if name and not (self.file.parent / name).is_file():
+            if name and not _is_file(self.file.parent / name):
                 return name
         return None
 
@@ -132,6 +134,14 @@ class Loop:
         # A folder or a file of that name would be taken for a recording.
         shown = f"{stem}{SUFFIX}" if (self.file.parent / stem).exists() else stem
         return shlex.quote(shown)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    # A name that is too long, or has a null character, is of no file.
+    except (OSError, ValueError):
+        return False
 
 
 def assess(
@@ -301,7 +311,7 @@ class _History:
     def diagnose(self, measure: TaskState) -> TaskState:
         """Return the state of the diagnosis."""
         found = self.diagnosis
-        text, day = ("", "") if found is None else (found.document["sentence"], found.day)
+        text, day = ("", "") if found is None else (sentence_of(found), found.day)
         if measure.state is State.DONE and found is not None and self.is_current(found):
             state = State.OPEN if conclusion_of(found) in _AGAIN else State.DONE
             return TaskState(Task.DIAGNOSE, state, text, day)
@@ -334,6 +344,11 @@ class _History:
             return TaskState(Task.CHANGE, State.OPEN, text)
         if not (described.apply or described.options or is_same):
             return TaskState(Task.CHANGE, State.OPEN, f"{text}; apply and options are empty")
+        # Only the verification has the system in the state of both sides, so that the check must
+        # be described before it.
+        if not is_same and may_hurt_quality(described.lever) and not path.quality.is_described:
+            text = f"{described.lever} may hurt the quality of the answers; [quality] is empty"
+            return TaskState(Task.CHANGE, State.OPEN, text)
         return TaskState(Task.CHANGE, State.DONE, text)
 
     def verify(self, path: InferencePath, measure: TaskState) -> TaskState:
@@ -354,7 +369,7 @@ class _History:
         )
         quality = path.quality
         has_answers = bool(quality.items and quality.before and quality.after)
-        if has_answers and quality_of(found) is None:
+        if (quality.command or has_answers) and quality_of(found) is None:
             text, is_open = f"{text}; the answers are not compared yet", True
         return TaskState(Task.VERIFY, State.OPEN if is_open else State.DONE, text, found.day)
 

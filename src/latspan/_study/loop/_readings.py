@@ -20,11 +20,14 @@ __all__ = [
     "is_disturbed",
     "is_good",
     "judgement_of",
+    "may_hurt_quality",
     "measurement_text",
     "needs_quality",
+    "proves_targets",
     "quality_of",
     "requests_to_decide",
     "runs_to_decide",
+    "sentence_of",
     "sweep_calls_for_more",
     "sweep_found_drift",
     "sweep_text",
@@ -42,6 +45,22 @@ _QUALITY: Final = ("quality", "anything")
 
 _MOST_RUNS: Final = 30
 """Largest number of runs per side that is proposed: more take longer than a larger change."""
+
+
+def sentence_of(result: Result) -> str:
+    """
+    Return the sentence of a document.
+
+    Raises:
+        TypeError: It is not a text.
+    """
+    return _text(result.document["sentence"])
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a sentence is no text")
+    return value
 
 
 def targets_of(measurement: Result) -> Sequence[Mapping[str, Any]]:
@@ -66,7 +85,7 @@ def why_invalid(measurement: Result) -> str:
     if document["interrupted"]:
         return "the measurement was interrupted"
     reasons = [
-        each["text"]
+        _text(each["text"])
         for step in document["steps"]
         for each in step["caveats"]
         if each["invalidates"]
@@ -88,6 +107,8 @@ def _target_text(target: Mapping[str, Any]) -> str:
         limit_ns=round(target["limit_s"] * NS_PER_S),
     ).label
     verdict = target["verdict"]
+    if verdict is None:
+        return f"no verdict: {label}; no request has a value"
     if verdict == Verdict.UNDECIDED:
         return f"needs {target['needed']:,} more requests: {label}"
     misses, requests = target["misses"], target["requests"]
@@ -139,7 +160,7 @@ def sweep_calls_for_more(sweep: Result) -> bool:
 def sweep_text(sweep: Result) -> str:
     """Return what a sweep found, in words."""
     path = sweep.document["paths"][0]
-    return f"{path['finding'].replace('_', ' ')}: {path['sentence']}"
+    return f"{path['finding'].replace('_', ' ')}: {_text(path['sentence'])}"
 
 
 def judgement_of(verification: Result) -> Judgement:
@@ -171,6 +192,18 @@ def verdict_verified(verification: Result) -> Verdict | None:
     return None if target is None else Verdict(target["verdict"])
 
 
+def proves_targets(verification: Result, targets: Sequence[Target]) -> bool:
+    """Return whether a verification shows that every target of a file is met after the change."""
+    comparison = verification.document["comparison"]
+    if comparison["target"] is None:
+        return False
+    goal = comparison["goal"]
+    judged = goal["metric"], goal["percentile"], round(goal["limit_s"] * NS_PER_S)
+    return verdict_verified(verification) is Verdict.MET and all(
+        (each.metric, each.percentile, each.limit_ns) == judged for each in targets
+    )
+
+
 def verification_text(verification: Result) -> str:
     """Return the judgement of a verification and the verdict on its target."""
     verdict = verdict_verified(verification)
@@ -188,9 +221,13 @@ def runs_to_decide(verification: Result) -> int | None:
 
 def needs_quality(verification: Result) -> bool:
     """Return whether a lever of a verification may hurt the answers."""
-    names = [each["name"] for each in verification.document["levers"]]
-    hurt = [LEVERS[name].may_hurt if name in LEVERS else _QUALITY[0] for name in names]
-    return any(word in each for each in hurt for word in _QUALITY)
+    return any(may_hurt_quality(each["name"]) for each in verification.document["levers"])
+
+
+def may_hurt_quality(lever: str) -> bool:
+    """Return whether a lever may hurt the answers; an unknown one may."""
+    hurt = LEVERS[lever].may_hurt if lever in LEVERS else _QUALITY[0]
+    return any(word in hurt for word in _QUALITY)
 
 
 def quality_of(verification: Result) -> QualityJudgement | None:

@@ -13,7 +13,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -33,6 +34,9 @@ _LARGEST: Final = 64_000_000
 """Size in bytes above which a result is not read."""
 
 _MISSING: Final = "missing"
+
+_ONCE: Final = ("-o", "--output")
+"""Options that are not repeated with a command: its folder is not empty any more."""
 
 
 class Task(StrEnum):
@@ -73,6 +77,7 @@ class Result:
         recordings: Folders that it was computed from, relative to the inference path's folder.
         fingerprints: Fingerprints of the parts of the file, by the part's name.
         document: The JSON document of the command.
+        file: File in which it is kept.
     """
 
     task: Task
@@ -82,11 +87,29 @@ class Result:
     recordings: tuple[str, ...]
     fingerprints: Mapping[str, str]
     document: Mapping[str, Any]
+    file: Path = Path()
 
     @property
     def day(self) -> str:
         """Its date, as ``2026-12-31``."""
         return f"{self.created:%Y-%m-%d}"
+
+    def repeated(self, without: Collection[str] = ()) -> str:
+        """
+        Return the command line, with ``latspan``, that does the task once more.
+
+        Args:
+            without: Options to leave out, with their values.
+        """
+        words: list[str] = []
+        given = iter(shlex.split(self.command))
+        for word in given:
+            name, equals, _ = word.partition("=")
+            if name not in _ONCE and name not in without:
+                words.append(word)
+            elif not equals:
+                next(given, None)
+        return shlex.join(["latspan", *words])
 
 
 def fingerprints_of(path: InferencePath, file: Path) -> dict[str, str]:
@@ -121,7 +144,8 @@ def _contents(folder: Path, name: str) -> str:
         return ""
     try:
         return _fingerprint((folder / name).read_bytes())
-    except OSError:
+    # A null character in a name is a ValueError.
+    except (OSError, ValueError):
         return _MISSING
 
 
@@ -215,7 +239,7 @@ def _read(file: Path) -> Result:
     try:
         if len(text) > _LARGEST:
             raise ValueError("too large")
-        return _result_of(json.loads(text))
+        return _result_of(json.loads(text), file)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordingError(
             f"{file} is not a result that this release can read",
@@ -223,7 +247,7 @@ def _read(file: Path) -> Result:
         ) from error
 
 
-def _result_of(fields: Mapping[str, Any]) -> Result:
+def _result_of(fields: Mapping[str, Any], file: Path) -> Result:
     task = Task(fields["task"])
     document = fields["document"]
     if fields["schema"] != RESULT_SCHEMA or document["schema"] != _KEPT[task]:
@@ -239,4 +263,5 @@ def _result_of(fields: Mapping[str, Any]) -> Result:
         recordings=tuple(fields["recordings"]),
         fingerprints=dict(cast("Mapping[str, str]", fields["fingerprints"])),
         document=document,
+        file=file,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from latspan._study.measurement._latency import Latency, Origin
-from latspan._study.measurement._records import measured_records
+from latspan._study.measurement._records import measured_records, measured_step
 from latspan._study.measurement._summary import (
     Measurement,
     StepSummary,
+    Summing,
     TargetResult,
     summarize,
 )
@@ -19,7 +20,9 @@ __all__ = [
     "Measurement",
     "Origin",
     "StepSummary",
+    "Summing",
     "TargetResult",
     "measured_records",
+    "measured_step",
     "summarize",
 ]

@@ -9,8 +9,9 @@ that takes forever.
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,13 +44,14 @@ class Latency:
 
     metric: str
     origin: Origin
-    values_ns: tuple[int, ...]
+    values_ns: Sequence[int]
     failed: int
 
     @classmethod
     def of(cls, metric: str, origin: Origin, values_ns: Iterable[int], failed: int) -> Latency:
         """Return the latency of values in any order."""
-        return cls(metric, origin, tuple(sorted(values_ns)), failed)
+        # An array takes 8 bytes per value, and a tuple 40.
+        return cls(metric, origin, array("q", sorted(values_ns)), failed)
 
     @property
     def count(self) -> int:

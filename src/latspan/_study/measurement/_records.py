@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording, cut_indexes
 
-__all__ = ["measured_records"]
+__all__ = ["MEASURED", "measured_records", "measured_step"]
 
-_MEASURED: Final = "measured"
+MEASURED: Final = "measured"
+"""Phase of the requests that count."""
+
+
+def measured_step(recording: Recording, step: int) -> Callable[[RequestRecord], bool]:
+    """
+    Return a function that returns whether a record counts in a step, or is inside of one that does.
+
+    Warm-up and drain do not count, and neither do requests that the end of the measurement
+    cancelled. If the recording is not of a load test, every record counts.
+
+    Args:
+        recording: The recording.
+        step: Number of the step, from 0.
+    """
+    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    cut = cut_indexes(recording.manifest)
+
+    def counts(record: RequestRecord) -> bool:
+        details = record.details
+        return not about or (
+            details.get(semconv.LATSPAN_LOAD_PHASE) == MEASURED
+            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == step
+            and details.get(semconv.LATSPAN_LOAD_INDEX) not in cut
+        )
+
+    return counts
 
 
 def measured_records(recording: Recording, step: int) -> Iterator[RequestRecord]:
     """
     Yield the measured requests of a step with their calls; all records if it is no load test.
-
-    Warm-up and drain are left out, and so are requests that the end of the measurement cancelled.
 
     Args:
         recording: The recording.
@@ -27,13 +51,4 @@ def measured_records(recording: Recording, step: int) -> Iterator[RequestRecord]
     Raises:
         OSError: A file of the recording cannot be read.
     """
-    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    cut = cut_indexes(recording.manifest)
-    for record in recording.records():
-        details = record.details
-        if not about or (
-            details.get(semconv.LATSPAN_LOAD_PHASE) == _MEASURED
-            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == step
-            and details.get(semconv.LATSPAN_LOAD_INDEX) not in cut
-        ):
-            yield record
+    return filter(measured_step(recording, step), recording.records())

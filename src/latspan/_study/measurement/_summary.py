@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import stdev
+from dataclasses import dataclass
 from typing import Any, Final
 
-from latspan import semconv
-from latspan._metrics import FIRST_TOKENS
+from latspan._metrics import FIRST_TOKENS, OF_REQUESTS
 from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording, cut_indexes
+from latspan._recording.folder import Recording
 from latspan._segments import Kind, Outcome
+from latspan._study.measurement._collected import CollectedStep, StepCollector
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput, Caveat, caveats
 from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._targets import Target
-from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 
-__all__ = ["Measurement", "StepSummary", "TargetResult", "summarize"]
+__all__ = ["Measurement", "StepSummary", "Summing", "TargetResult", "summarize"]
 
-_MEASURED: Final = "measured"
 _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token"),
-    Kind.REQUEST: ("duration", "time_to_first_visible_token"),
+    Kind.REQUEST: OF_REQUESTS,
 }
 _RATES: Final = frozenset({"time_per_output_token"})
 """Metrics that do not begin with the request, so the wait to be sent is no part of them."""
-
-
-_THIRDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +137,65 @@ class Measurement:
         return self.ended and bool(self.steps) and all(step.is_valid for step in self.steps)
 
 
-@dataclass(slots=True)
-class _Collected:
-    """Records of one step, as far as the summary needs them."""
+class Summing:
+    """
+    Summary of a load test whose records are read for another purpose too.
 
-    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
-    errors: Counter[str] = field(default_factory=Counter[str])
-    values: defaultdict[str, list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """Value and dispatch lag of completed requests by metric."""
-    spans: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    """Due time, start and end of the measured requests."""
-    in_flight: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Start and end of the requests of every phase."""
-    cached: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    """Start, input tokens and cached ones."""
-    output_tokens: int = 0
-    models: set[str] = field(default_factory=set[str])
-    reused: list[bool] = field(default_factory=list[bool])
-    """Whether each call reused a connection."""
+    Args:
+        recording: Recording of ``latspan measure``.
+
+    Raises:
+        RecordingError: The manifest is damaged.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+        self._accounts: Sequence[Mapping[str, Any]] = self._about.get("steps", ())
+        # Other load tools account for less.
+        is_ours = recording.manifest.get("source") == "measure"
+        if is_ours and any(_NEEDED - account.keys() for account in self._accounts):
+            raise RecordingError(
+                f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
+                hint="measure again: the manifest of this recording is damaged",
+            )
+        self._collector = StepCollector(recording)
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the measured unit."""
+        return self._collector.kind
+
+    def add(self, record: RequestRecord) -> None:
+        """Add the next record; records of other kinds are ignored."""
+        self._collector.add(record)
+
+    def measurement(self) -> Measurement:
+        """Return the summary of the records that were added."""
+        about, collector = self._about, self._collector
+        targets = tuple(
+            Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
+            for each in about.get("targets", ())
+        )
+        return Measurement(
+            name=about.get("name", ""),
+            kind=collector.kind,
+            steps=tuple(
+                _step(
+                    {**account, "max_in_flight": about.get("max_in_flight")},
+                    collector.steps[number],
+                    collector.kind,
+                    targets,
+                )
+                for number, account in enumerate(self._accounts)
+            ),
+            interrupted=bool(about.get("interrupted")),
+            ended=bool(about.get("ended")),
+            percentile=about.get("percentile", 95),
+            conditions=self._recording.conditions,
+            observed=collector.observed(),
+            notes=self._recording.notes,
+        )
 
 
 def summarize(recording: Recording) -> Measurement:
@@ -177,101 +208,18 @@ def summarize(recording: Recording) -> Measurement:
     Raises:
         RecordingError: The manifest is damaged, or a file of the recording cannot be read.
     """
-    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    kind = Kind(about.get("kind", Kind.CALL))
-    accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
-    # Other load tools account for less.
-    is_ours = recording.manifest.get("source") == "measure"
-    if is_ours and any(_NEEDED - account.keys() for account in accounts):
-        raise RecordingError(
-            f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
-            hint="measure again: the manifest of this recording is damaged",
-        )
-    cut = cut_indexes(recording.manifest)
-    steps: defaultdict[int, _Collected] = defaultdict(_Collected)
-    for record in recording.records(kind):
-        details = record.details
-        index, phase = details.get(semconv.LATSPAN_LOAD_INDEX), details.get(_PHASE)
-        if not isinstance(index, int) or phase not in _UNDER_LOAD:
-            continue
-        number = details.get(semconv.LATSPAN_LOAD_STEP, 0)
-        collected = steps[number if isinstance(number, int) else 0]
-        end_ns = record.start_epoch_ns + record.duration_ns
-        collected.in_flight.append((record.start_epoch_ns, end_ns))
-        if phase == _MEASURED and index not in cut:
-            _collect(collected, record)
-    targets = tuple(
-        Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
-        for each in about.get("targets", ())
-    )
-    return Measurement(
-        name=about.get("name", ""),
-        kind=kind,
-        steps=tuple(
-            _step(
-                {**account, "max_in_flight": about.get("max_in_flight")},
-                steps[number],
-                kind,
-                targets,
-            )
-            for number, account in enumerate(accounts)
-        ),
-        interrupted=bool(about.get("interrupted")),
-        ended=bool(about.get("ended")),
-        percentile=about.get("percentile", 95),
-        conditions=recording.conditions,
-        observed=_observed(list(steps.values())),
-        notes=recording.notes,
-    )
+    summing = Summing(recording)
+    for record in recording.records(summing.kind):
+        summing.add(record)
+    return summing.measurement()
 
 
 _NEEDED: Final = frozenset({"load", "intended", "unsent", "generator"})
 """Fields of every step."""
 
-_PHASE: Final = semconv.LATSPAN_LOAD_PHASE
-_UNDER_LOAD: Final = frozenset({"warmup", _MEASURED, "drain"})
-
-
-def _collect(collected: _Collected, record: RequestRecord) -> None:
-    lag = record.details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG, 0)
-    lag_ns = round(lag * NS_PER_S) if isinstance(lag, int | float) else 0
-    start_ns = record.start_epoch_ns
-    collected.outcomes[record.outcome] += 1
-    collected.spans.append((start_ns - lag_ns, start_ns, start_ns + record.duration_ns))
-    if record.outcome is not Outcome.COMPLETED:
-        error = record.details.get(semconv.ERROR_TYPE)
-        collected.errors[error if isinstance(error, str) else record.outcome.value] += 1
-        return
-    for name, value in record.metrics.items():
-        collected.values[name].append((value.value, lag_ns))
-    tokens = record.tokens
-    if tokens.input and tokens.cached is not None:
-        collected.cached.append((start_ns, tokens.input, tokens.cached))
-    collected.output_tokens += tokens.output or 0
-    model = record.details.get(semconv.GEN_AI_RESPONSE_MODEL)
-    if isinstance(model, str):
-        collected.models.add(model)
-    reused = record.details.get(semconv.LATSPAN_CONNECTION_REUSED)
-    if isinstance(reused, bool):
-        collected.reused.append(reused)
-
-
-def _observed(steps: Sequence[_Collected]) -> dict[str, Any]:
-    models = sorted({model for step in steps for model in step.models})
-    cached = [count for step in steps for count in step.cached]
-    reused = [each for step in steps for each in step.reused]
-    observed: dict[str, Any] = {}
-    if models:
-        observed["models_returned"] = models
-    if cached:
-        observed["cached_input"] = round(_ratio(cached)[0], 4)
-    if reused:
-        observed["connections_reused"] = round(sum(reused) / len(reused), 4)
-    return observed
-
 
 def _step(
-    account: Mapping[str, Any], collected: _Collected, kind: Kind, targets: Sequence[Target]
+    account: Mapping[str, Any], collected: CollectedStep, kind: Kind, targets: Sequence[Target]
 ) -> StepSummary:
     completed = collected.outcomes[Outcome.COMPLETED]
     failed = sum(collected.outcomes.values()) - completed
@@ -280,20 +228,17 @@ def _step(
     without_token = 0
     for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
         # A response without a token never gives its user a first one.
-        known = len(collected.values[metric])
+        known = collected.count(metric)
         empty = completed - known if known and metric in FIRST_TOKENS else 0
         without_token = max(without_token, empty)
         for origin in _origins(metric, is_open=is_open):
-            values = (
-                value + (lag if origin is Origin.SCHEDULE else 0)
-                for value, lag in collected.values[metric]
-            )
+            values = collected.values_ns(metric, from_schedule=origin is Origin.SCHEDULE)
             latency = Latency.of(metric, origin, values, failed + empty)
             # If requests completed without a value, the metric is not defined for them.
             if latency.values_ns or not completed:
                 latencies[metric, origin] = latency
-    cached = _cached(collected.cached)
-    elapsed_s = _elapsed_s(collected)
+    cached = collected.cached_input()
+    elapsed_s = collected.elapsed_s()
     return StepSummary(
         load=account.get("load", {}),
         intended=account.get("intended", 0),
@@ -316,7 +261,7 @@ def _step(
                 limits_ns=[target.limit_ns for target in targets],
                 cached=cached,
                 # A closed loop keeps its number in flight by itself.
-                in_flight=_in_flight(collected) if is_open else None,
+                in_flight=collected.in_flight() if is_open else None,
                 without_token=without_token,
             )
         ),
@@ -341,55 +286,3 @@ def _results(
             misses = latency.misses(target.limit_ns)
             verdict = target_verdict(latency.count, misses, target.percentile)
         yield TargetResult(target, verdict, origin)
-
-
-def _elapsed_s(collected: _Collected) -> float:
-    """Return the time from the first measured start to the last measured end, in seconds."""
-    if not collected.spans:
-        return 0.0
-    first = min(start for _, start, _ in collected.spans)
-    return (max(end for *_, end in collected.spans) - first) / NS_PER_S
-
-
-def _cached(counts: list[tuple[int, int, int]]) -> CachedInput | None:
-    """Compare the input that was cached in the first and the last third of the requests."""
-    third = len(counts) // _THIRDS
-    if not third:
-        return None
-    counts.sort()
-    (early, early_error), (late, late_error) = map(_ratio, (counts[:third], counts[-third:]))
-    return CachedInput(early, late, math.hypot(early_error, late_error))
-
-
-def _ratio(counts: list[tuple[int, int, int]]) -> tuple[float, float]:
-    """
-    Return the cached fraction of the input of some requests, and its standard error.
-
-    If the same beginning of prompts of different lengths is cached, the fraction differs from
-    request to request, which is no change of the cache.
-
-    Source: ratio estimator; Cochran, Sampling Techniques, section 2.11.
-    """
-    total = sum(count for _, count, _ in counts)
-    ratio = sum(cached for *_, cached in counts) / total
-    if len(counts) < 2:
-        return ratio, math.inf
-    residuals = [cached - ratio * count for _, count, cached in counts]
-    return ratio, math.sqrt(len(counts)) * stdev(residuals) / total
-
-
-def _in_flight(collected: _Collected) -> tuple[float, float] | None:
-    """
-    Return the mean number in flight while measured requests began, and the one of Little's law.
-
-    Little's law: number in flight = rate of arrivals x mean time in the system.
-    """
-    spans = collected.spans
-    if len(spans) < _THIRDS:
-        return None
-    begin, end = min(start for _, start, _ in spans), max(start for _, start, _ in spans)
-    if end <= begin:
-        return None
-    inside = sum(max(0, min(e, end) - max(s, begin)) for s, e in collected.in_flight)
-    mean_ns = sum(e - s for _, s, e in spans) / len(spans)
-    return inside / (end - begin), (len(spans) - 1) / (end - begin) * mean_ns

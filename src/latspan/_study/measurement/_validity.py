@@ -158,7 +158,7 @@ def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
             f"the random arrivals of this seed are {offered:.4g} requests/s, {abs(change):.0%}"
             f" {word} than the {stated:.4g} requests/s of the load",
             invalidates=False,
-            hint="use more requests, another --seed, or --arrivals constant",
+            hint="use --requests instead of --duration, or another --seed",
         )
 
 

@@ -16,7 +16,13 @@ from typing import Final, NamedTuple
 from latspan import semconv
 from latspan._drawing import count
 from latspan._metrics import FIRST_TOKENS, FROM_START
-from latspan._recording import RequestRecord, Snapshot, has_no_token, nearest_values
+from latspan._recording import (
+    RequestRecord,
+    Snapshot,
+    has_attributes,
+    has_no_token,
+    nearest_values,
+)
 from latspan._segments import Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._prometheus import totals_of
@@ -204,7 +210,7 @@ class ScorecardBuilder:
                 self._too_long[cycle] += length_ns > period.end_ns - period.start_ns
                 source.spans[place].append((snapshot.start_epoch_ns, snapshot.end_epoch_ns))
             for key, series in snapshot.series.items():
-                if key.metric not in self._metrics or not key.has(self._where):
+                if key.metric not in self._metrics or not has_attributes(key, self._where):
                     continue
                 outcome = Outcome(key.subject.outcome or Outcome.COMPLETED)
                 group = _Group(

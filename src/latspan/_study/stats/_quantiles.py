@@ -132,15 +132,15 @@ class Sample:
 
     def quantile(self, percentile: float) -> float:
         """
-        Return a percentile; infinity if it falls on failed requests, NaN without a value.
+        Return a percentile; infinity if it falls on failed requests, NaN without a request.
 
         Args:
             percentile: In (0, 100).
         """
         size = self.count
-        if not size:
-            return math.nan
         total = size + self.failed
+        if not total:
+            return math.nan
         if math.ceil(fraction_below(percentile) * total - 1e-9) > size:
             return math.inf
         reached: NDArray[np.int64] = np.cumsum(self.counts)

@@ -46,7 +46,6 @@ _OF_THE_TEST: Final = frozenset(
 )
 """Conditions that are no input: two sides that differ in one were measured in different ways."""
 
-_WITHIN: Final = (" of BEFORE", " of AFTER")
 """Ends of the names of conditions that differ between the runs of one side."""
 
 _TEMPLATE: Final = "template"
@@ -314,17 +313,16 @@ def _against(
     accept = [
         each.name
         for each in differences(before, after)
-        if each.weight is Weight.EXPLAINS
-        and (each.name in changed or not _is_of_the_test(each.name))
+        if each.weight is Weight.EXPLAINS and (each.is_named(changed) or not _is_of_the_test(each))
     ]
     # Its limit was judged above, on the requests of all targets.
     asked = replace(asked, limit_ns=None)
     try:
-        found = compare(before, after, asked, accept=accept)
+        found = compare(before, after, asked, accept=accept, exactly=True)
     except LatspanError as error:
         return Against(None, tuple(before), since, f"Not comparable: {error.message}.")
     return Against(found, tuple(before), since)
 
 
-def _is_of_the_test(name: str) -> bool:
-    return name in _OF_THE_TEST or name.endswith(_WITHIN)
+def _is_of_the_test(difference: Difference) -> bool:
+    return difference.name in _OF_THE_TEST or difference.is_within_a_side

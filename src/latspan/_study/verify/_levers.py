@@ -14,7 +14,7 @@ from typing import Final
 from latspan._segments import SegmentName
 from latspan.errors import ConfigError
 
-__all__ = ["LEVERS", "Lever", "lever_named"]
+__all__ = ["LEVERS", "STAGE", "Lever", "lever_named"]
 
 _NETWORK: Final = (
     SegmentName.CONNECT,
@@ -26,6 +26,8 @@ _NETWORK: Final = (
 _FIRST: Final = (SegmentName.QUEUE, SegmentName.PREFILL, SegmentName.SERVER_WAIT)
 _AFTER_FIRST: Final = (SegmentName.REASONING, SegmentName.DECODE, SegmentName.SERVER_WAIT)
 _QUALITY: Final = "the quality of the answers"
+STAGE: Final = "stage"
+"""Stands for every stage of the application among the segments that a lever moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Lever:
         summary: What is done, in a few words.
         conditions: Conditions that may differ because of it; names of ``latspan compare``, where
             ``parameters`` stands for every parameter.
-        moves: Segments that it should shorten; empty if that depends.
+        moves: Segments that it should shorten, where ``stage`` stands for every stage of the
+            application; empty if that depends.
         may_hurt: What it may make worse.
         shown_by: Conditions of which at least one differs if it was pulled; empty for a lever that
             a client does not see.
@@ -152,14 +155,14 @@ _ALL: Final = (
         "retrieval",
         "fewer or faster steps before the call",
         ("revision", "input_length"),
-        (SegmentName.PREPARE, SegmentName.CALL),
+        (SegmentName.PREPARE, SegmentName.CALL, STAGE),
         _QUALITY,
     ),
     Lever(
         "postprocessing",
         "less or concurrent work after the answer",
         ("revision",),
-        (SegmentName.POSTPROCESS, SegmentName.CONSUMER, SegmentName.STREAM_CLOSE),
+        (SegmentName.POSTPROCESS, SegmentName.CONSUMER, SegmentName.STREAM_CLOSE, STAGE),
         "safety checks that are left out",
     ),
 )

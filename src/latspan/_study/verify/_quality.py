@@ -13,22 +13,32 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
+from latspan._shown import printable
 from latspan._study.stats import at_least, at_most, requests_needed
 from latspan._study.stats._beta import student_quantile
-from latspan.errors import ConfigError, MissingExtraError
+from latspan._study.verify._scorers import Scorer, scorer_of
+from latspan.errors import ConfigError
 
-__all__ = ["Quality", "QualityJudgement", "compare_quality", "score"]
+__all__ = [
+    "CommandQuality",
+    "Quality",
+    "QualityJudgement",
+    "check_answers",
+    "check_items",
+    "compare_quality",
+]
 
 _LEVEL: Final = 0.05
-_NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_MOST_LENGTH: Final = 0.10
+"""Relative change of the mean length of the answers that is not worth a note."""
+_LEAST_MARGIN: Final = 1e-6
+"""Smallest margin: without a difference, three million items would be needed."""
 
 
 class QualityJudgement(StrEnum):
@@ -56,6 +66,7 @@ class Quality:
         high: Upper end.
         margin: Largest drop that is accepted.
         worse: Items whose score is lower after.
+        lengths: Mean number of characters of the answers before and after.
     """
 
     judgement: QualityJudgement
@@ -66,10 +77,17 @@ class Quality:
     high: float
     margin: float
     worse: tuple[str, ...]
+    lengths: tuple[float, float] = (0.0, 0.0)
 
     @property
     def sentence(self) -> str:
         """The result in a sentence."""
+        if not self.before and not self.after:
+            return (
+                f"Quality {self.judgement}: all answers score 0 before and after, on"
+                f" {self.items:,} items, so a drop cannot be seen; check the evaluation set and"
+                " the answers."
+            )
         text = (
             f"Quality {self.judgement}: mean score {self.before:.3f} before, {self.after:.3f} after"
             f" ({self.low:+.3f} to {self.high:+.3f}) on {self.items:,} items, margin"
@@ -80,6 +98,112 @@ class Quality:
             text += f"; at least {max(least, self.items + 1):,} items are needed"
         return f"{text}."
 
+    @property
+    def note(self) -> str:
+        """A sentence about answers of another length; empty if it is about the same."""
+        before, after = self.lengths
+        if not before or abs(after / before - 1) <= _MOST_LENGTH:
+            return ""
+        word = "shorter" if after < before else "longer"
+        return (
+            f"The answers to the evaluation set are {abs(after / before - 1):.0%} {word}:"
+            f" {before:,.0f} characters before, {after:,.0f} after."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandQuality:
+    """
+    What a command of the user's concludes about the answers of both sides.
+
+    Args:
+        judgement: Kept if its check passed on both sides, dropped if it passed only before.
+        command: The command line.
+        reason: Exit code and last output of the check that did not pass; empty if both passed.
+    """
+
+    judgement: QualityJudgement
+    command: str
+    reason: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The result in a sentence."""
+        if self.judgement is QualityJudgement.KEPT:
+            return "Quality kept: the check of the quality passed before and after the change."
+        return (
+            "Quality dropped: the check of the quality passed before the change and not after it"
+            f" ({self.reason})."
+        )
+
+
+def check_items(items: Path, *, margin: float) -> None:
+    """
+    Check an evaluation set and a margin before there are answers.
+
+    Args:
+        items: JSONL file of the evaluation set.
+        margin: Largest drop of the mean score that is accepted.
+
+    Raises:
+        ConfigError: The file cannot be read, an item is invalid, or the margin is.
+        MissingExtraError: A scorer needs a package that is not installed.
+    """
+    _checked(items, margin)
+
+
+def _checked(items: Path, margin: float) -> dict[str, Scorer]:
+    if not _LEAST_MARGIN <= margin < 1:
+        raise ConfigError(
+            f"a margin of {margin:g}",
+            hint=f"use a number from {_LEAST_MARGIN:f} to less than 1: 0.05",
+        )
+    return _scorers_in(items)
+
+
+def check_answers(items: Path, answers: Path) -> None:
+    """
+    Check that a file answers every item of an evaluation set.
+
+    Args:
+        items: JSONL file of the evaluation set.
+        answers: JSONL file of the answers.
+
+    Raises:
+        ConfigError: A file cannot be read, or an item is invalid or has no answer.
+        MissingExtraError: A scorer needs a package that is not installed.
+    """
+    _answers_to(_scorers_in(items), answers)
+
+
+def _scorers_in(items: Path) -> dict[str, Scorer]:
+    """Return the scorer of each item of an evaluation set."""
+    scorers = {name: scorer_of(item) for _, name, item in _read(items)}
+    if not scorers:
+        raise ConfigError(f"{items} has no item", hint='a line is {"id": "1", "expected": "4"}')
+    return scorers
+
+
+def _answers_to(wanted: Collection[str], file: Path) -> dict[str, str]:
+    """Return the answer to each item."""
+    found: dict[str, str] = {}
+    for number, name, line in _read(file):
+        answer = line.get("answer")
+        if not isinstance(answer, str):
+            raise ConfigError(
+                f"{file}, line {number}: it has no text 'answer'",
+                hint='a line is {"id": "1", "answer": "4"}; a failed request has the answer ""',
+            )
+        found[name] = answer
+    missing = [each for each in wanted if each not in found]
+    if missing:
+        raise ConfigError(
+            f"{file} has no answer to {printable(missing[0])}, and to {len(missing) - 1:,} more"
+            " items",
+            hint="answer every item on both sides; a failed request has the answer ''",
+        )
+    return {each: found[each] for each in wanted}
+
 
 def compare_quality(items: Path, before: Path, after: Path, *, margin: float = 0.05) -> Quality:
     """
@@ -87,31 +211,19 @@ def compare_quality(items: Path, before: Path, after: Path, *, margin: float = 0
 
     Args:
         items: JSONL file of the evaluation set: ``id``, ``scorer`` and its arguments; see
-            :func:`score`.
+            :func:`~latspan._study.verify._scorers.scorer_of`.
         before: JSONL file of the answers before: ``id`` and ``answer``.
         after: The same after.
-        margin: Largest drop of the mean score that is accepted, in (0, 1).
+        margin: Largest drop of the mean score that is accepted, in [1e-6, 1).
 
     Raises:
         ConfigError: A file cannot be read, an item is invalid, or sides have different items.
         MissingExtraError: A scorer needs a package that is not installed.
     """
-    if not 0 < margin < 1:
-        raise ConfigError(f"a margin of {margin:g}", hint="use a number between 0 and 1: 0.05")
-    wanted = _read(items)
-    answers = [_read(before), _read(after)]
-    for file, found in ((before, answers[0]), (after, answers[1])):
-        missing = [each for each in wanted if each not in found]
-        if missing:
-            raise ConfigError(
-                f"{file} has no answer to {missing[0]}, and to {len(missing) - 1:,} more items",
-                hint="answer every item on both sides; a failed request has the answer ''",
-            )
-    if not wanted:
-        raise ConfigError(f"{items} has no item", hint='a line is {"id": "1", "expected": "4"}')
+    scorers = _checked(items, margin)
+    answers = [_answers_to(scorers, before), _answers_to(scorers, after)]
     scores = {
-        each: tuple(score(item, str(side[each].get("answer", ""))) for side in answers)
-        for each, item in wanted.items()
+        each: tuple(scored(side[each]) for side in answers) for each, scored in scorers.items()
     }
     differences = [after - before for before, after in scores.values()]
     size = len(differences)
@@ -127,7 +239,8 @@ def compare_quality(items: Path, before: Path, after: Path, *, margin: float = 0
     excluded = at_most(max(0, worse - better), size, margin) <= _LEVEL
     lower = at_least(worse, worse + better, 0.5) <= _LEVEL
     judgement = QualityJudgement.INCONCLUSIVE
-    if low > -margin and excluded:
+    # Scores that are all 0 cannot drop.
+    if low > -margin and excluded and any(map(any, scores.values())):
         judgement = QualityJudgement.KEPT
     elif high < 0 and lower:
         judgement = QualityJudgement.DROPPED
@@ -140,123 +253,38 @@ def compare_quality(items: Path, before: Path, after: Path, *, margin: float = 0
         high=high,
         margin=margin,
         worse=tuple(each for each, (one, two) in scores.items() if two < one),
+        lengths=(
+            sum(map(len, answers[0].values())) / size,
+            sum(map(len, answers[1].values())) / size,
+        ),
     )
 
 
-def _read(file: Path) -> dict[str, Mapping[str, Any]]:
+def _read(file: Path) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Yield the number, the id and the object of each line."""
     try:
-        lines = file.read_text("utf-8").splitlines()
+        # Editors of some systems begin a file with a byte order mark.
+        lines = file.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
             hint="use the path of a JSONL file",
         ) from error
-    found: dict[str, Mapping[str, Any]] = {}
+    known: set[str] = set()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             item = json.loads(line)
             name = str(item["id"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(
                 f"{file}, line {number}: it is not an object with an id",
                 hint='a line is {"id": "1", "expected": "4"}',
             ) from error
-        if name in found:
-            raise ConfigError(f"{file}, line {number}: a second item {name}", hint="ids are unique")
-        found[name] = cast("Mapping[str, Any]", item)
-    return found
-
-
-def score(item: Mapping[str, Any], answer: str) -> float:
-    """
-    Return the score of an answer, in [0, 1].
-
-    Args:
-        item: ``scorer`` (``exact`` by default) with ``expected``: ``exact`` compares without outer
-            spaces; ``contains`` looks for a text, or the share of several; ``regex`` searches a
-            pattern; ``numeric`` compares the last number, within ``tolerance``; ``json_schema``
-            validates JSON; ``module:function`` is called with the item and the answer.
-        answer: The answer.
-
-    Raises:
-        ConfigError: The scorer is unknown, or its arguments are invalid.
-        MissingExtraError: ``jsonschema`` is not installed.
-    """
-    name = str(item.get("scorer", "exact"))
-    if ":" in name:
-        return _bounded(_callable(name)(item, answer), name)
-    if name not in _SCORERS:
-        raise ConfigError(
-            f"no scorer '{name}'", hint=f"one of {', '.join(_SCORERS)}, or module:function"
-        )
-    if "expected" not in item:
-        raise ConfigError(f"the item {item.get('id')} has no 'expected'", hint="add it to the line")
-    try:
-        return _SCORERS[name](item, answer)
-    except (re.error, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"the item {item.get('id')} is not valid for the scorer {name}: {error}",
-            hint="correct 'expected' in its line",
-        ) from error
-
-
-def _exact(item: Mapping[str, Any], answer: str) -> float:
-    return float(answer.strip() == str(item["expected"]).strip())
-
-
-def _contains(item: Mapping[str, Any], answer: str) -> float:
-    expected = item["expected"]
-    several = cast("list[object]", expected) if isinstance(expected, list) else [expected]
-    wanted = [str(each) for each in several]
-    return sum(each.casefold() in answer.casefold() for each in wanted) / max(len(wanted), 1)
-
-
-def _regex(item: Mapping[str, Any], answer: str) -> float:
-    return float(re.search(str(item["expected"]), answer) is not None)
-
-
-def _numeric(item: Mapping[str, Any], answer: str) -> float:
-    numbers = _NUMBER.findall(answer)
-    if not numbers:
-        return 0.0
-    value = float(numbers[-1].replace(",", ""))
-    return float(abs(value - float(item["expected"])) <= float(item.get("tolerance", 1e-9)))
-
-
-def _json_schema(item: Mapping[str, Any], answer: str) -> float:
-    try:
-        jsonschema = import_module("jsonschema")
-    except ImportError as error:
-        raise MissingExtraError("jsonschema", extra="study") from error
-    try:
-        document = json.loads(answer)
-    except ValueError:
-        return 0.0
-    return float(jsonschema.Draft202012Validator(item["expected"]).is_valid(document))
-
-
-_SCORERS: Final[dict[str, Callable[[Mapping[str, Any], str], float]]] = {
-    "exact": _exact,
-    "contains": _contains,
-    "regex": _regex,
-    "numeric": _numeric,
-    "json_schema": _json_schema,
-}
-
-
-def _callable(name: str) -> Callable[[Mapping[str, Any], str], object]:
-    module, _, function = name.partition(":")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"cannot import the scorer {name}: {error}", hint="use module:function"
-        ) from error
-
-
-def _bounded(value: object, name: str) -> float:
-    if isinstance(value, bool | int | float) and 0 <= value <= 1:
-        return float(value)
-    raise ConfigError(f"the scorer {name} returned {value!r}", hint="return a number from 0 to 1")
+        if name in known:
+            raise ConfigError(
+                f"{file}, line {number}: a second item {printable(name)}", hint="ids are unique"
+            )
+        known.add(name)
+        yield number, name, cast("Mapping[str, Any]", item)

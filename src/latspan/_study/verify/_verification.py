@@ -6,22 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from latspan._segments import SegmentName
 from latspan._study.compare import (
     Change,
     Comparison,
+    Difference,
     Judgement,
     Question,
     Run,
     compare,
     differences,
 )
-from latspan._study.verify._levers import Lever
-from latspan._study.verify._quality import Quality, QualityJudgement
+from latspan._study.verify._levers import STAGE, Lever
+from latspan._study.verify._quality import CommandQuality, Quality, QualityJudgement
 from latspan.errors import ConfigError
 
 __all__ = ["Verification", "verify"]
 
 _PARAMETERS: Final = "parameters"
+_OUTPUT_LENGTH: Final = "output_length"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ class Verification:
     judgement: Judgement
     sentence: str
     comparison: Comparison
-    quality: Quality | None
+    quality: Quality | CommandQuality | None
     notes: tuple[str, ...]
 
     @property
@@ -57,9 +60,10 @@ def verify(
     asked: Question,
     levers: Sequence[Lever],
     *,
-    quality: Quality | None = None,
+    quality: Quality | CommandQuality | None = None,
     is_switched: bool = False,
     returned: int = 0,
+    repeated: int = 0,
 ) -> Verification:
     """
     Return whether a lever improved the goal, with everything else equal.
@@ -74,20 +78,20 @@ def verify(
             although no condition shows it.
         returned: Number of the last runs before that were measured after the others, with the
             change undone. If they differ from the first ones, the system itself drifted.
+        repeated: Number of invalid runs that were measured again.
 
     Raises:
         ConfigError: No lever is given, or a side has no value of the metric.
     """
     if not levers:
         raise ConfigError("no lever is given", hint="--lever names the one thing that was changed")
-    conditions = {name for lever in levers for name in lever.conditions}
     accept = [
         each.name
         for each in differences(before, after)
-        if each.name in conditions or each.name.partition(".")[0] in conditions & {_PARAMETERS}
+        if any(_belongs(each, lever) for lever in levers)
     ]
     names = [lever.name for lever in levers]
-    found = compare(before, after, asked, accept=accept, changes=names)
+    found = compare(before, after, asked, accept=accept, exactly=True, changes=names)
     roots = {name.partition(".")[0] for name in accept}
     missing = [lever for lever in levers if lever.shown_by and not roots & set(lever.shown_by)]
     judgement, reasons = found.judgement, [found.sentence]
@@ -111,8 +115,16 @@ def verify(
         sentence=" ".join(reasons),
         comparison=found,
         quality=quality,
-        notes=tuple(_notes(found, levers, quality, is_switched=is_switched)),
+        notes=tuple(_notes(found, levers, quality, is_switched=is_switched, repeated=repeated)),
     )
+
+
+def _belongs(difference: Difference, lever: Lever) -> bool:
+    if difference.is_within_a_side:
+        # A side is one state of the system: with or without the lever.
+        return False
+    root = difference.name.partition(".")[0]
+    return difference.name in lever.conditions or root in {*lever.conditions} & {_PARAMETERS}
 
 
 _CLAIMS: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE, Judgement.WORSE})
@@ -127,24 +139,46 @@ def _drifted(before: Sequence[Run], returned: int, asked: Question) -> bool:
     return change in {Change.IMPROVED, Change.WORSE}
 
 
+def _kind_of(segment: str) -> str:
+    """Return the name of a segment, or the word that stands for every stage."""
+    return segment if segment in frozenset[str](SegmentName) else STAGE
+
+
 def _notes(
-    found: Comparison, levers: Sequence[Lever], quality: Quality | None, *, is_switched: bool
+    found: Comparison,
+    levers: Sequence[Lever],
+    quality: Quality | CommandQuality | None,
+    *,
+    is_switched: bool,
+    repeated: int,
 ) -> list[str]:
     notes: list[str] = []
+    if repeated:
+        were = "run was" if repeated == 1 else "runs were"
+        notes.append(f"{repeated} {were} invalid and measured again.")
     leading = None if found.explanation is None else found.explanation.leading
     moves = {name for lever in levers for name in lever.moves}
-    if leading is not None and moves and leading.name not in moves:
+    if leading is not None and moves and _kind_of(leading.name) not in moves:
         notes.append(
             f"{leading.name} changed most, which is none of the segments that this lever moves"
             f" ({', '.join(sorted(moves))}): something else may be the reason."
         )
+    notes += [
+        f"The length of the answers differs, {each.before} before and {each.after} after: a part of"
+        " the difference is less output, or more."
+        for each in found.differences
+        if each.name == _OUTPUT_LENGTH and each.accepted
+    ]
     for lever in levers:
         if lever.may_hurt:
             notes.append(f"{lever.name} may hurt {lever.may_hurt}.")
-        if not lever.shown_by and not is_switched:
+        is_seen = any(each.accepted and _belongs(each, lever) for each in found.differences)
+        if not lever.shown_by and not is_seen and not is_switched:
             notes.append(
                 f"Recordings do not show whether {lever.name} was changed; you stated that it was."
             )
     if quality is None:
         notes.append("The answers were not compared: a faster system may answer worse.")
+    elif isinstance(quality, Quality) and quality.note:
+        notes.append(quality.note)
     return notes

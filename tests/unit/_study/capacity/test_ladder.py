@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latspan import Kind, Recording
+from latspan import Kind, Recording, open_recording
 from latspan._study.capacity import Ladder, Rung, read_ladder
-from latspan.errors import RecordingError
+from latspan.errors import ConfigError, RecordingError
 from latspan.testing import RequestRecord
 from support.measurements import call, load_test, step
 from support.queues import System, write_ladder
@@ -44,9 +45,19 @@ def _calls(number: int | None = None, **changes: Any) -> list[RequestRecord]:
 
 def _steps(*rates: float, **changes: Any) -> list[dict[str, Any]]:
     return [
-        step(intended=110, load={"pattern": "poisson", "rate_per_s": rate}, **changes)
+        step(
+            intended=110,
+            load={"pattern": "poisson", "rate_per_s": rate},
+            offered_per_s=rate,
+            reached_per_s=rate,
+            **changes,
+        )
         for rate in rates
     ]
+
+
+def _unknown() -> dict[str, Any]:
+    return step(intended=110, load={"pattern": "poisson"}, offered_per_s=None, reached_per_s=None)
 
 
 def test_a_recording_gives_its_rungs_by_ascending_load(tmp_path: Path) -> None:
@@ -104,9 +115,27 @@ def test_a_closed_loop_has_no_offered_load(tmp_path: Path) -> None:
 
 def test_a_step_whose_rate_is_unknown_is_left_out(tmp_path: Path) -> None:
     """Other load tools do not always state it."""
-    steps = [*_steps(1.0, 2.0), step(intended=110, load={"pattern": "poisson"})]
+    steps = [*_steps(1.0, 2.0), _unknown()]
     recording = load_test(tmp_path / "r", [*_calls(0), *_calls(1), *_calls(2)], steps)
     assert _read(recording).left_out == ("A step is left out: its offered load is unknown.",)
+
+
+def test_the_load_of_a_rung_is_the_offered_one(tmp_path: Path) -> None:
+    """And not the rate that was asked for, from which random arrivals differ."""
+    steps = _steps(1.0, 24.0)
+    steps[0]["offered_per_s"], steps[1]["offered_per_s"] = 1.1, 19.7
+    for each in steps:
+        each["reached_per_s"] = each["offered_per_s"]
+    ladder = _read(load_test(tmp_path / "r", [*_calls(0), *_calls(1)], steps))
+    assert [rung.rate_per_s for rung in ladder.rungs] == [1.1, 19.7]
+
+
+def test_nearly_the_same_load_twice_is_no_ladder(tmp_path: Path) -> None:
+    """One rate offers loads that differ by chance."""
+    steps = _steps(10.0, 10.0)
+    steps[0]["offered_per_s"] = 9.8
+    recording = load_test(tmp_path / "r", [*_calls(0), *_calls(1)], steps)
+    assert "at least two" in _refused(recording)
 
 
 def test_an_invalid_step_is_left_out(tmp_path: Path) -> None:
@@ -142,12 +171,29 @@ def test_recordings_under_other_conditions_are_no_ladder(tmp_path: Path) -> None
     recordings: Sequence[Recording] = [
         write_ladder(tmp_path / str(rate), _rungs(rate)) for rate in (0.5, 1.0)
     ]
-    other = Recording(
-        recordings[1].folder,
-        {**recordings[1].manifest, "conditions": {"measured": "scripted", "model": "m-2"}},
-    )
+    conditions = {**recordings[1].conditions, "model": "m-2"}
+    other = Recording(recordings[1].folder, {**recordings[1].manifest, "conditions": conditions})
     assert "is not of the same ladder" in _refused(recordings[0], other)
     assert "model differs" in _refused(recordings[0], other)
+
+
+@pytest.mark.parametrize("name", ["timeout_s", "processors", "platform"])
+def test_rungs_of_another_machine_or_timeout_are_no_ladder(name: str, tmp_path: Path) -> None:
+    """Its capacity is another one."""
+    first, second = (write_ladder(tmp_path / str(rate), _rungs(rate)) for rate in (0.5, 1.0))
+    conditions = {**second.conditions, name: 1_000_000}
+    other = Recording(second.folder, {**second.manifest, "conditions": conditions})
+    assert f"{name} differs" in _refused(first, other)
+
+
+def test_a_recording_that_is_given_twice_is_no_ladder(tmp_path: Path) -> None:
+    """Its requests would count twice."""
+    one = write_ladder(tmp_path / "one", _rungs(0.5, 1.0))
+    with pytest.raises(ConfigError, match="one is given twice"):
+        _read(one, one)
+    shutil.copytree(one.folder, tmp_path / "two")
+    with pytest.raises(ConfigError, match=r"two is a copy of .*one"):
+        _read(one, open_recording(tmp_path / "two"))
 
 
 def test_a_metric_that_no_request_has_is_refused(tmp_path: Path) -> None:

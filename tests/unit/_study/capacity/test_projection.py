@@ -136,6 +136,14 @@ def test_a_load_that_was_measured_twice_is_one_load() -> None:
     assert "2 of the loads are below saturation" in _reason(study.projections[0])
 
 
+def test_loads_that_differ_by_chance_are_one_load() -> None:
+    """Random arrivals at one rate offer loads that differ by some percent."""
+    rungs = _rungs(4)
+    near = replace(rungs[3], rate_per_s=1.03 * rungs[3].rate_per_s)
+    study = study_capacity(_ladder(rungs[2], rungs[3], near, rungs[4]), [3.0])
+    assert "2 of the loads are below saturation" in _reason(study.projections[0])
+
+
 def test_rungs_too_far_apart_cannot_be_checked() -> None:
     """The held-out rung would be more than twice the one below it."""
     rungs = _rungs(4)
@@ -171,10 +179,41 @@ def test_head_room_is_the_lower_of_comfort_and_target() -> None:
     free = _study(4)
     assert free.capacity is not None
     assert free.headroom == pytest.approx(0.8 * free.capacity.per_s)
+    assert replace(free, current_per_s=1e-308).headroom is None
     bound = study_capacity(_ladder(*_rungs(4)), current_per_s=1.0, limit_s=7.0)
     assert bound.within_limit_per_s is not None
     assert 1.6 <= bound.within_limit_per_s < 3.2
     assert bound.headroom == pytest.approx(bound.within_limit_per_s)
+
+
+def test_the_target_is_below_every_row_that_exceeds_it() -> None:
+    """The model has no slow spell at one rung, and would project a load above it."""
+    rungs = list(_rungs(4))
+    value = rungs[2].value.copy()
+    value[100:130] *= 3
+    rungs[2] = replace(rungs[2], value=value)
+    slow = _projector(4).points[2].high_s * 1.1
+    study = study_capacity(_ladder(*rungs), limit_s=slow)
+    assert study.points[2].high_s > slow > study.points[1].high_s
+    assert study.within_limit_per_s == study.points[1].rate_per_s
+
+
+def test_the_target_is_below_a_projection_that_exceeds_it() -> None:
+    """The ranges of the table and the curve of the knee are different simulations."""
+    for each in _study(4).projections:
+        study = study_capacity(_ladder(*_rungs(4)), limit_s=each.high_s * 0.999)
+        assert study.within_limit_per_s is not None
+        assert study.within_limit_per_s < each.rate_per_s
+
+
+def test_the_target_is_not_above_the_refused_loads() -> None:
+    """A rung near the capacity is within the limit, because it ended before its queue was long."""
+    near = System("queue", 4).rung(3.85, 7, 800)
+    ladder = _ladder(*_rungs(4)[:-1], near, _rungs(4)[-1])
+    study = study_capacity(ladder, limit_s=1e6)
+    assert not study.points[4].saturated
+    assert study.within_limit_per_s is not None
+    assert study.within_limit_per_s <= Projector(ladder).refused_from_per_s < 3.85
 
 
 def test_loads_below_the_capacity_are_shown_if_none_is_asked_for() -> None:

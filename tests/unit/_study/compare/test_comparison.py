@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
+from latspan import semconv
 from latspan._study.compare import (
     Change,
     Comparison,
@@ -26,6 +28,17 @@ P95 = Question("duration", 95)
 def changes_of(found: Comparison) -> dict[str, Change]:
     """Return the change of each guard, by percentile and name."""
     return {f"p{row.percentile:g} {row.name}": row.change for row in found.rows}
+
+
+def test_runs_in_which_every_request_failed_are_unbounded() -> None:
+    """More of them cannot decide."""
+    for failed in (0, 60):
+        before = runs(0, 2, count=60, failed=failed)
+        found = compare(before, runs(50, 2, count=60, failed=60), P95)
+        assert found.needed is None
+        assert "unbounded after" in found.sentence
+        assert "unknown" not in found.sentence
+        assert "would probably decide" not in found.sentence
 
 
 def test_a_faster_segment_improves_and_is_named() -> None:
@@ -217,3 +230,48 @@ def test_a_question_is_a_percentile_and_a_metric() -> None:
             question(None, one, one, **wrong)
     with pytest.raises(ConfigError, match="has no values of time_to_first_visible_token"):
         compare(one, one, Question("time_to_first_visible_token", 95))
+
+
+def test_small_segments_do_not_hide_the_one_that_changed() -> None:
+    """Each segment that is tested raises the evidence that the others need."""
+    small = {f"step {number}": 0.001 for number in range(20)}
+    before = runs(0, 4, factors=small)
+    after = runs(50, 4, factors={**small, "prefill": 0.8})
+    found = compare(before, after, P95).explanation
+    assert found is not None
+    assert [each.name for each in found.segments if each.is_real] == ["prefill"]
+
+
+def test_an_interval_that_contradicts_its_result_is_explained() -> None:
+    """A row of many needs more evidence than an interval of its own without 0."""
+    found = compare(runs(0, 4), runs(50, 4, factors={"prefill": 1.2}), P95)
+    unclear = [
+        row
+        for row in found.rows
+        if row.change is Change.CHANCE
+        and row.low is not None
+        and row.high is not None
+        and not row.low <= 1 <= row.high
+    ]
+    assert unclear
+    assert any("how many rows are tested" in note for note in found.notes)
+    calm = compare(runs(0), runs(50), P95)
+    assert not any("how many rows are tested" in note for note in calm.notes)
+
+
+def test_a_stream_without_a_token_never_reaches_its_first_token() -> None:
+    """Its duration counts, and it is slower than every other stream at a first token."""
+
+    def without_token(record: RequestRecord) -> RequestRecord:
+        details = {**record.details, semconv.GEN_AI_REQUEST_STREAM: True}
+        number = (record.start_epoch_ns // 100_000_000) % 5
+        metrics = dict(record.metrics)
+        if number < 2:
+            del metrics["time_to_first_token"]
+        return replace(record, metrics=metrics, details=details)
+
+    goal = Question("time_to_first_token", 95)
+    found = compare(runs(0), runs(50, change=without_token), goal)
+    assert found.judgement is Judgement.WORSE
+    duration = next(row for row in found.rows if (row.name, row.percentile) == ("duration", 95))
+    assert math.isfinite(duration.after_ns)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from latspan._study.compare import Judgement, Question, compare
+from latspan import Kind
+from latspan._study.compare import Judgement, Question, Run, compare
 from latspan.errors import ConfigError
+from latspan.testing import RequestRecord
 from support.comparisons import runs
 
 P95 = Question("duration", 95)
@@ -88,6 +91,21 @@ def test_runs_of_one_side_must_have_equal_conditions() -> None:
     assert "cache of BEFORE" in {each.name for each in found.differences}
 
 
+@pytest.mark.parametrize("name", ["machine", "machine of BEFORE"])
+def test_a_condition_that_is_accepted_may_also_differ_within_a_side(name: str) -> None:
+    """Runs on runners that are not alike are one change, whether sides or runs differ in it."""
+    other = {**SAME, "processors": 64}
+    mixed = [*runs(0, 2, conditions=SAME), *runs(5, 2, conditions=other)]
+    found = compare(mixed, [*runs(50, 2, conditions=SAME), *runs(55, 2, conditions=other)], P95)
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    found = compare(mixed, runs(50, 4, conditions=SAME), P95, accept=["machine"])
+    assert found.judgement is Judgement.NO_WORSE
+    assert {each.name for each in found.differences} == {"machine", "machine of BEFORE"}
+    assert found.changes == ("machine",)
+    found = compare(mixed, runs(50, 4, conditions=SAME), P95, accept=[name, "machine"])
+    assert found.is_attributable
+
+
 def test_two_accepted_differences_cannot_be_told_apart() -> None:
     """The change is real, but which of the two made it is unknown."""
     changed = {**SAME, "model": "m-2", "parameters": {"max_tokens": 100}}
@@ -145,3 +163,109 @@ def test_a_model_that_is_the_change_is_accepted_once() -> None:
     found = compare(before, after, P95, accept=["response_model"])
     assert [each.name for each in found.differences] == ["response_model"]
     assert found.judgement is not Judgement.NOT_INTERPRETABLE
+
+
+def _under_load(*rates: int) -> list[Run]:
+    return [
+        replace(one, profile=replace(one.profile, load={"pattern": "poisson", "rate_per_s": rate}))
+        for rate, one in zip(rates, runs(0, len(rates), conditions=SAME), strict=True)
+    ]
+
+
+def test_runs_of_one_side_must_have_one_load() -> None:
+    """Four runs at a rate and one at another are not compared with one and four."""
+    found = compare(_under_load(1, 1, 1, 1, 8), _under_load(1, 8, 8, 8, 8), P95)
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    assert [each.name for each in found.differences] == ["load of BEFORE", "load of AFTER"]
+    assert str(found.differences[0]) == (
+        "load of BEFORE: pattern poisson, rate_per_s 1 in some runs,"
+        " pattern poisson, rate_per_s 8 in others"
+    )
+
+
+def test_the_order_of_the_loads_is_no_difference() -> None:
+    """The sides have the same set of loads; the runs of each side differ."""
+    found = compare(_under_load(1, 8), _under_load(8, 1), P95)
+    assert [each.name for each in found.differences] == ["load of BEFORE", "load of AFTER"]
+
+
+def test_the_same_model_must_answer_all_runs_of_one_side() -> None:
+    """Both sides have both models, in another proportion."""
+    big, small = ({"conditions": SAME, "models": (name,)} for name in ("m-big", "m-small"))
+    before = [*runs(0, 4, **big), *runs(4, 1, **small)]
+    after = [*runs(50, 1, **big), *runs(51, 4, **small)]
+    found = compare(before, after, P95)
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    assert [each.name for each in found.differences] == [
+        "response_model of BEFORE",
+        "response_model of AFTER",
+    ]
+
+
+def test_a_run_without_a_response_has_no_other_model() -> None:
+    """All its requests failed before a model was named."""
+    found = compare([*runs(0, 3), *runs(3, 1, models=("",))], runs(50, 4), P95)
+    assert "response_model of BEFORE" in {each.name for each in found.differences}
+    silent = [replace(one, profile=replace(one.profile, models=())) for one in runs(3, 1)]
+    found = compare([*runs(0, 3), *silent], runs(50, 4), P95)
+    assert not found.differences
+
+
+def test_requests_and_calls_are_not_mixed_in_a_side() -> None:
+    """Their order does not matter."""
+
+    def request(record: RequestRecord) -> RequestRecord:
+        return replace(record, kind=Kind.REQUEST)
+
+    calls, requests = runs(0, 2), runs(2, 2, change=request)
+    found = compare([*calls, *requests], runs(50, 4), P95)
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    assert {"kind", "kind of BEFORE"} <= {each.name for each in found.differences}
+    found = compare([*calls, *requests], [*requests, *calls], P95)
+    assert {"kind of BEFORE", "kind of AFTER"} == {each.name for each in found.differences}
+
+
+@pytest.mark.parametrize("length", [60, 300])
+def test_conditions_are_compared_as_a_whole(length: int) -> None:
+    """They are cut only to be shown, with the part in which they differ."""
+    folder = "/srv/models/" + "x" * length
+    before, after = (
+        runs(seed, 3, conditions={**SAME, "model": f"{folder}.{name}.gguf"})
+        for seed, name in ((0, "Q8"), (50, "Q4"))
+    )
+    (found,) = compare(before, after, P95).differences
+    assert found.name == "model"
+    assert found.before.startswith("…")
+    assert found.before.endswith("x.Q8.gguf")
+    assert found.after.endswith("x.Q4.gguf")
+    assert len(found.before) < 70
+
+
+def test_a_long_value_is_shown_from_its_beginning_if_it_differs_there() -> None:
+    """The end is cut, which is visible."""
+    before, after = (
+        runs(seed, 3, conditions={**SAME, "parameters": {"grammar": name + "x" * 100}})
+        for seed, name in ((0, "a"), (50, "b"))
+    )
+    (found,) = compare(before, after, P95).differences
+    assert (found.before, found.after) == ("a" + "x" * 59 + "…", "b" + "x" * 59 + "…")
+
+
+def test_fingerprints_that_begin_alike_differ() -> None:
+    """They are shown with their first digits, or with those that differ."""
+    prompts = [{"fingerprint": f"sha256:{'0' * 32}{end}"} for end in ("1", "2")]
+    before, after = (
+        runs(seed, 3, conditions={**SAME, "prompts": each})
+        for seed, each in zip((0, 50), prompts, strict=True)
+    )
+    (found,) = compare(before, after, P95).differences
+    assert found.name == "prompts"
+    assert found.before != found.after
+
+
+def test_a_run_without_conditions_does_not_hide_those_of_others() -> None:
+    """For example the first run of a baseline that was edited."""
+    first = [replace(one, conditions={}) for one in runs(0, 1)]
+    mixed = [*first, *runs(1, 2), *runs(3, 2, conditions={**SAME, "cache": "warm"})]
+    found = compare(mixed, runs(50, 4), P95)
+    assert "cache of BEFORE" in {each.name for each in found.differences}

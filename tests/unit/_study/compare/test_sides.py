@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from latspan._clock import SystemClock
 from latspan._recording import Recorder, write_interval
-from latspan._study.compare import Form, Judgement, Question, compare, question, runs_in
+from latspan._study.compare import (
+    Form,
+    Judgement,
+    Question,
+    baseline_document,
+    compare,
+    question,
+    runs_in,
+    runs_of_baseline,
+)
 from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError, RecordingError
 from latspan.histogram import Histogram, HistogramLogWriter
@@ -118,3 +130,38 @@ def test_a_log_without_durations_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="has no durations") as raised:
         runs_in(foreign)
     assert "latspan histogram diff" in (raised.value.hint or "")
+
+
+def test_copies_of_one_recording_are_one_run(tmp_path: Path) -> None:
+    """They do not vary as runs do, so they would prove any difference."""
+    one = recording(tmp_path / "side" / "one", 1)
+    shutil.copytree(one, tmp_path / "side" / "two")
+    with pytest.raises(ConfigError, match=r"two is a copy of .*one: one recording is one run"):
+        runs_in(tmp_path / "side")
+
+
+def test_a_recording_is_on_one_side_only(tmp_path: Path) -> None:
+    """It is found inside a folder, and inside a baseline."""
+    folders = [recording(tmp_path / "side" / str(seed), seed) for seed in range(2)]
+    side, one = runs_in(tmp_path / "side"), runs_in(folders[0])
+    with pytest.raises(ConfigError, match="0 is given twice") as raised:
+        compare(side, one, P95)
+    assert raised.value.hint
+    document = baseline_document(side)
+    kept = runs_of_baseline(document, "kept.json")
+    with pytest.raises(ConfigError, match=r"0 is a copy of kept\.json: 0"):
+        compare(kept, one, P95)
+    file = tmp_path / "twice.json"
+    written = cast("list[object]", document["runs"])
+    file.write_text(json.dumps({**document, "runs": [*written, written[0]]}), "utf-8")
+    with pytest.raises(ConfigError, match="is given twice"):
+        runs_in(file)
+
+
+def test_recordings_without_a_known_identifier_are_no_copies(tmp_path: Path) -> None:
+    """Runs in memory, and manifests that were edited, have none."""
+    for seed in range(2):
+        manifest = recording(tmp_path / str(seed), seed) / "recording.json"
+        fields = json.loads(manifest.read_text("utf-8"))
+        manifest.write_text(json.dumps({**fields, "id": ""}), "utf-8")
+    assert len(runs_in(tmp_path)) == 2

@@ -129,6 +129,14 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert "there is no file nothing.jsonl" in found.reason
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"], ids=["long", "null"])
+def test_a_name_that_no_file_can_have_is_of_no_file(tmp_path: Path, name: str) -> None:
+    """A prompt in the place of its file's name must not stop the other inference paths."""
+    story = Story(tmp_path, chat(prompt=PromptTemplate(template=name)))
+    story.measured()
+    assert story.loop.missing_file == name
+
+
 def test_a_change_of_words_only_concerns_the_write_up(story: Story) -> None:
     """Another owner is no reason to measure again."""
     for step in (story.measured, story.diagnosed, story.verified, story.documented):
@@ -198,10 +206,10 @@ def test_an_improvement_that_misses_the_target_begins_the_next_pass(story: Story
     story.verified(target="missed")
     assert _next(story) == "latspan document chat"
     story.documented()
-    assert _open_criteria(story.loop) == ["the target is met"]
+    assert _open_criteria(story.loop) == ["every target is met"]
     assert _next(story) == "latspan measure chat"
     assert next_of(story.loop).reason == (
-        "roll the change out, and measure the next pass. Not reached yet: the target is met"
+        "roll the change out, and measure the next pass. Not reached yet: every target is met"
     )
     story.measured()
     assert _next(story) == "latspan diagnose chat"
@@ -256,9 +264,27 @@ def test_a_verification_in_which_something_else_differs_is_corrected(story: Stor
     assert found.reason.endswith("Correct [change], or run latspan verify chat again")
 
 
+def test_a_verification_that_was_disturbed_is_repeated_as_it_was(story: Story) -> None:
+    """The file may have no lever; the folder of the runs is not empty any more."""
+    story.edit(chat(change=Change()))
+    story.measured()
+    story.diagnosed()
+    story.verified("inconclusive", runs_needed=8)
+    command = "verify chat --lever capacity --runs 5 -o runs --after-options '--seed 1'"
+    story.results[-1] = replace(story.results[-1], command=command)
+    assert _next(story) == (
+        "latspan verify chat --lever capacity --after-options '--seed 1' --runs 8"
+    )
+
+
 def test_the_answers_are_compared_if_the_lever_may_hurt_them(story: Story) -> None:
     """First the files are asked for, then they are compared on the recordings that exist."""
-    change = Change(lever="model", options="--model small", rollback=("the old model",))
+    change = Change(
+        lever="model",
+        description="the small one",
+        options="--model small",
+        rollback=("the old model",),
+    )
     story.edit(chat(change=change))
     story.measured()
     story.diagnosed()
@@ -271,6 +297,26 @@ def test_the_answers_are_compared_if_the_lever_may_hurt_them(story: Story) -> No
     story.verified("inconclusive", lever="model", quality="inconclusive")
     story.documented()
     assert "add items" in next_of(story.loop).reason
+    story.verified(lever="model", quality="kept")
+    story.documented()
+    assert is_done(story.loop)
+
+
+def test_the_check_of_the_quality_needs_no_files_of_answers(story: Story) -> None:
+    """It runs in the verification, so only another one can run it."""
+    change = Change(
+        lever="model",
+        description="the small one",
+        options="--model small",
+        rollback=("the old model",),
+    )
+    story.edit(chat(change=change, quality=QualityCheck(command="./check {side}")))
+    story.measured()
+    story.diagnosed()
+    story.verified(lever="model")
+    found = next_of(story.loop)
+    assert found.command == "latspan verify chat"
+    assert found.reason == "check the quality: compare the answers of both sides"
     story.verified(lever="model", quality="kept")
     story.documented()
     assert is_done(story.loop)
@@ -315,7 +361,7 @@ def test_a_change_that_only_the_command_line_stated_counts(story: Story) -> None
     assert story.loop.state(Task.CHANGE).text == "capacity, stated with latspan verify"
     assert _next(story) == "latspan document chat"
     story.documented()
-    assert next_of(story.loop).reason == "fill in change.rollback"
+    assert next_of(story.loop).reason == "fill in change.description and change.rollback"
 
 
 def test_a_name_that_a_folder_has_too_is_given_as_a_file(story: Story, tmp_path: Path) -> None:
@@ -354,3 +400,65 @@ def test_a_sweep_of_another_content_of_the_file_does_not_count(story: Story) -> 
     story.swept("drift")
     story.edit(chat(model="large"))
     assert story.loop.sweep is None
+
+
+def test_a_target_that_no_request_has_is_shown(story: Story) -> None:
+    """There is no verdict and nothing to count."""
+    story.measured(None)
+    (target,) = story.results[-1].document["steps"][0]["targets"]
+    target.update(requests=None, misses=None, needed=None)
+    state = next(each for each in story.loop.tasks if each.task is Task.MEASURE)
+    assert "no verdict" in state.text
+    assert "no request has a value" in state.text
+
+
+def test_a_verification_proves_only_the_target_that_it_judged(story: Story) -> None:
+    """A second target of the file, or another limit than the file has, stays open."""
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    assert _open_criteria(story.loop) == []
+    (target,) = story.path.targets
+    story.edit(chat(targets=(target, replace(target, metric="duration", percentile=90))))
+    assert "every target is met" in _open_criteria(story.loop)
+    story.edit(chat())
+    story.verified(limit_s=99.0)
+    assert "every target is met" in _open_criteria(story.loop)
+
+
+def test_what_is_stale_checks_nothing(story: Story) -> None:
+    """A diagnosis of other contents of the file names no cause of the present ones."""
+    story.measured()
+    story.diagnosed()
+    assert "a diagnosis names one cause" not in _open_criteria(story.loop)
+    story.edit(chat(model="large"))
+    assert _states(story.loop)["diagnose"] == "stale"
+    criteria = _open_criteria(story.loop)
+    assert "a valid measurement under the load of the file" in criteria
+    assert "a diagnosis names one cause" in criteria
+
+
+def test_the_check_of_the_quality_is_asked_for_before_the_verification(story: Story) -> None:
+    """Only the verification has the system in the state of both sides."""
+    change = Change(lever="model", description="small", options="--model small")
+    story.edit(chat(change=Change()))
+    story.measured()
+    story.diagnosed()
+    assert "quality.command" in next_of(story.loop).reason
+    story.edit(chat(change=change))
+    found = next_of(story.loop)
+    assert found.command == "${EDITOR:-vi} chat.toml"
+    assert "model may hurt the quality of the answers; [quality] is empty" in found.reason
+    assert story.loop.state(Task.CHANGE).state is State.OPEN
+    story.edit(chat(change=change, quality=QualityCheck(command="./check {side}")))
+    assert _next(story) == "latspan verify chat"
+    story.edit(chat())
+    assert _next(story) == "latspan verify chat"
+
+
+def test_a_change_without_a_description_is_not_done(story: Story) -> None:
+    """The write-up would not state what was changed."""
+    story.edit(chat(change=replace(chat().change, description="")))
+    for step in (story.measured, story.diagnosed, story.verified, story.documented):
+        step()
+    assert _open_criteria(story.loop) == ["one lever is changed, and described"]
+    assert next_of(story.loop).reason == "fill in change.description"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,34 @@ def test_a_result_whose_document_lacks_a_field_is_an_error(tmp_path: Path) -> No
     )
     with pytest.raises(RecordingError, match="is damaged"):
         loop_of(file)
+
+
+@pytest.mark.parametrize("sentence", [None, {"sentence": ["a list"]}])
+def test_the_result_that_is_damaged_is_named(
+    tmp_path: Path, sentence: dict[str, object] | None
+) -> None:
+    """Not the folder: the other results are sound, and a user would delete them too."""
+    story = Story(tmp_path, chat())
+    story.measured()
+    story.diagnosed()
+    sound, damaged = story.results
+    broken = {name: value for name, value in damaged.document.items() if name != "sentence"}
+    broken |= sentence or {}
+    for each, document in ((sound, sound.document), (damaged, broken)):
+        keep_result(
+            story.file,
+            each.task,
+            document,
+            command=each.command,
+            exit_code=0,
+            fingerprints=each.fingerprints,
+            recordings=each.recordings,
+        )
+    with pytest.raises(RecordingError) as raised:
+        loop_of(story.file)
+    error = "KeyError" if sentence is None else "TypeError a sentence is no text"
+    assert re.search(rf"results/chat/\S+-diagnose\.json is damaged: {error}", raised.value.message)
+    assert raised.value.hint == "delete it, and run its command again: latspan diagnose chat"
 
 
 def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from latspan._recording.folder import Recording, open_recording
 from latspan._segments import Outcome
@@ -11,6 +14,7 @@ from latspan._study.diagnose import Conclusion, diagnose_recording
 from latspan._study.measurement import summarize
 from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source
 from latspan._study.traces import convert
+from latspan.testing import Segment
 from support.measurements import call, load_test, step
 
 
@@ -76,3 +80,32 @@ def test_a_converted_report_of_guidellm_is_diagnosed(tmp_path: Path) -> None:
 
     assert diagnose_recording(recording, step=0).units == 60
     assert diagnose_recording(recording, step=1).units == 40
+
+
+@pytest.mark.parametrize(
+    ("prompts", "cache", "cause"),
+    [
+        ({"source": "file", "shared": 0.8}, "as-is", "reprocessed_prefix"),
+        ({"source": "file", "shared": 0.8}, "cold", "slow_prefill"),
+        ({"source": "file", "shared": 0.05}, "as-is", "slow_prefill"),
+        ({"source": "generated", "shared": 0.8}, "as-is", "slow_prefill"),
+        ({}, "as-is", "slow_prefill"),
+    ],
+    ids=["shared", "the load generator spoils the cache", "hardly shared", "generated", "older"],
+)
+def test_the_text_that_all_prompts_of_a_file_share_is_their_stable_part(
+    prompts: dict[str, object], cache: str, cause: str, tmp_path: Path
+) -> None:
+    """So a diagnosis of the recording alone names a prefix that is processed again."""
+    segments = (Segment("prefill", 0, 90_000_000), Segment("decode", 90_000_000, 100_000_000))
+    records = [
+        replace(call(index, at_ms=500 * index, prompt=1_000), segments=segments)
+        for index in range(60)
+    ]
+    recording = load_test(tmp_path, records, [step(intended=60)])
+    conditions = {**recording.conditions, "prompts": prompts, "cache": cache}
+    found = diagnose_recording(
+        Recording(recording.folder, {**recording.manifest, "conditions": conditions})
+    )
+    assert found.finding is not None
+    assert found.finding.cause == cause

@@ -16,6 +16,7 @@ from latspan._study.stats import (
     permutation,
     runs_needed,
 )
+from latspan._study.stats._bootstrap import _expanded  # pyright: ignore[reportPrivateUsage]
 
 Values = NDArray[np.float64]
 
@@ -177,3 +178,9 @@ def test_more_noise_and_a_smaller_margin_need_more_runs() -> None:
     assert needed[0] < needed[1] < needed[2]
     assert runs_needed(0.05, 0.0) is None
     assert runs_needed(1.0, 0.01) is None
+
+
+def test_few_blocks_need_an_interval_further_outside() -> None:
+    """With 8 blocks, 0.6 % of the draws are beyond each end; with many, the nominal 2.5 %."""
+    assert _expanded(0.95, 8) == pytest.approx(0.0057, abs=0.0001)
+    assert _expanded(0.95, 100_000) == pytest.approx(0.025, abs=0.0001)

@@ -92,6 +92,17 @@ def test_a_difference_that_the_user_names_is_accepted(tmp_path: Path) -> None:
     assert found.finding is Finding.NO_DRIFT
 
 
+def test_a_sweep_whose_runs_differ_is_not_interpretable(tmp_path: Path) -> None:
+    """Another model than that of the baseline is an input; two models in one sweep are not."""
+    pinned = runs(tmp_path / "pinned", conditions={"model": "m-1"})
+    now = folders(tmp_path / "now", number=3, conditions={"model": "m-2"})
+    assert judge("chat", now, pinned=pinned).finding is Finding.NO_DRIFT
+    mixed = [*now, *folders(tmp_path / "mixed", number=1, conditions={"model": "m-1"})]
+    found = judge("chat", mixed, pinned=pinned)
+    assert found.finding is Finding.NOT_INTERPRETABLE
+    assert "model of AFTER" in found.sentence
+
+
 def test_an_invalid_run_is_left_out(tmp_path: Path) -> None:
     """It shows the load generator; the others are judged."""
     valid = folders(tmp_path / "now", number=2)

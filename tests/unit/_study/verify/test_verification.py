@@ -8,7 +8,14 @@ import pytest
 
 from latspan._study.compare import Judgement, Question
 from latspan._study.stats import Verdict
-from latspan._study.verify import LEVERS, Quality, QualityJudgement, lever_named, verify
+from latspan._study.verify import (
+    LEVERS,
+    CommandQuality,
+    Quality,
+    QualityJudgement,
+    lever_named,
+    verify,
+)
 from latspan.errors import ConfigError
 from support.comparisons import runs
 
@@ -82,11 +89,32 @@ def test_a_lever_of_the_server_is_believed_and_noted() -> None:
     assert any("Recordings do not show whether batching" in note for note in found.notes)
 
 
+def test_a_lever_that_shows_is_not_only_believed() -> None:
+    """A cache that is used more is a condition of its recordings."""
+    found = verify(runs(0, cached=0), runs(50, cached=800), P95, [LEVERS["prefix-cache"]])
+    assert [each.name for each in found.comparison.differences] == ["cached"]
+    assert not any("Recordings do not show" in note for note in found.notes)
+
+
+def test_runs_that_were_repeated_are_noted() -> None:
+    """The reader decides whether the machine was too busy."""
+    found = verify(runs(0), runs(50), P95, [LEVERS["other"]], repeated=2)
+    assert found.notes[0] == "2 runs were invalid and measured again."
+
+
 def test_another_segment_than_the_levers_own_is_noted() -> None:
     """Prefix caching does not shorten decode."""
     found = verify(runs(0), runs(50, factors={"decode": 0.5}), P95, [LEVERS["prefix-cache"]])
     assert found.judgement is Judgement.IMPROVED
     assert any(note.startswith("decode changed most") for note in found.notes)
+
+
+def test_a_stage_is_a_step_that_the_lever_of_steps_moves() -> None:
+    """A faster reranking is what was announced, whatever the stage is called."""
+    before, after = (runs(seed, factors={"rerank": 4.0 - seed / 25}) for seed in (0, 50))
+    found = verify(before, after, P95, [LEVERS["retrieval"]])
+    assert found.judgement is Judgement.IMPROVED
+    assert not any("changed most" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +134,34 @@ def test_worse_answers_fail_a_faster_system(shown: QualityJudgement, judgement: 
     assert f"Quality {shown}" in found.sentence
 
 
+def test_a_check_that_does_not_pass_fails_a_faster_system() -> None:
+    """With its exit code and its output in the conclusion."""
+    dropped = CommandQuality(QualityJudgement.DROPPED, "./check", "exit code 1: 7 wrong")
+    faster = runs(50, factors={"decode": 0.5})
+    found = verify(runs(0), faster, P95, [LEVERS["other"]], quality=dropped)
+    assert found.comparison.judgement is Judgement.IMPROVED
+    assert found.judgement is Judgement.WORSE
+    assert "passed before the change and not after it (exit code 1: 7 wrong)" in found.sentence
+
+
+def test_shorter_answers_of_a_lever_that_shortens_them_are_noted() -> None:
+    """The lever may do that, but a part of the gain is less output."""
+    found = verify(
+        runs(0, conditions=BASE),
+        runs(50, conditions={**BASE, "parameters": {"max_tokens": 50}}, output=50),
+        P95,
+        [LEVERS["output-cap"]],
+    )
+    assert any("The length of the answers differs" in note for note in found.notes)
+    kept = Quality(QualityJudgement.KEPT, 100, 0.9, 0.9, -0.01, 0.01, 0.05, (), (120, 60))
+    (note,) = (
+        each
+        for each in verify(runs(0), runs(50), P95, [LEVERS["other"]], quality=kept).notes
+        if "evaluation set" in each
+    )
+    assert "50% shorter: 120 characters before, 60 after" in note
+
+
 def test_levers_have_names() -> None:
     """A misspelled one is corrected."""
     assert lever_named("model").may_hurt
@@ -114,3 +170,19 @@ def test_levers_have_names() -> None:
     assert raised.value.hint == "did you mean model?"
     with pytest.raises(ConfigError, match="no lever is given"):
         verify(runs(0, 1), runs(50, 1), P95, [])
+
+
+def test_a_lever_does_not_accept_a_side_that_mixes_both_states() -> None:
+    """A side is one state of the system: with the lever or without it."""
+    new = {**BASE, "model": "s", "parameters": {"max_tokens": 50}}
+    before = [*runs(0, 3, conditions=BASE), *runs(3, 2, conditions=new, models=("s-1",))]
+    after = runs(50, conditions=new, models=("s-1",), factors={"decode": 0.5})
+    found = verify(before, after, P95, [LEVERS["model"], LEVERS["output-cap"]])
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    blocking = {each.name for each in found.comparison.differences if each.blocks}
+    assert {
+        "model of BEFORE",
+        "parameters.max_tokens of BEFORE",
+        "response_model of BEFORE",
+    } <= blocking
+    assert "model of BEFORE: m in some runs, s in others" in found.sentence
