@@ -16,7 +16,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
-from latspan._recording import RequestRecord
+from latspan._metrics import FIRST_TOKENS
+from latspan._recording import RequestRecord, has_no_token
 from latspan._recording.folder import host_conditions
 from latspan._segments import KIND_NOUNS, Kind
 from latspan._study.stats import Verdict, requests_needed, target_verdict
@@ -58,6 +59,7 @@ def check_target(
         AssertionError: The target is missed, or undecided.
         ConfigError: An argument is invalid.
     """
+    __tracebackhide__ = True
     asked = parse_percentile_of(goal)
     if not (math.isfinite(limit_ms) and limit_ms > 0):
         raise ConfigError(f"a limit of {limit_ms:g} ms", hint="use a number greater than 0")
@@ -85,11 +87,13 @@ def check_target(
 
 
 def _values(records: Sequence[RequestRecord], metric: str) -> list[int | None]:
-    """Return the value of each record, ``None`` of a failed one; others are not counted."""
+    """
+    Return the value of each record, ``None`` if it never reaches the metric; others do not count.
+    """
     values: list[int | None] = []
     for record in records:
         found = record.metrics.get(metric)
-        if record.outcome.failed:
+        if record.outcome.failed or (metric in FIRST_TOKENS and has_no_token(record)):
             values.append(None)
         elif metric == "duration":
             values.append(record.duration_ns)
@@ -126,7 +130,8 @@ def check_no_worse(
         RecordingError: The baseline cannot be read.
         MissingExtraError: The extra ``study`` is not installed.
     """
-    from latspan.reports import needs_study
+    __tracebackhide__ = True
+    from latspan.reports._extra import needs_study
 
     with needs_study():
         from latspan._study.compare import Judgement, compare, question, runs_in
@@ -163,14 +168,15 @@ def add_to_baseline(
         kind: Kind of the units.
 
     Raises:
-        ConfigError: The file cannot be written.
+        ConfigError: Its name does not end in ``.json``, or it cannot be written.
         RecordingError: It exists and is not a baseline.
         MissingExtraError: The extra ``study`` is not installed.
     """
-    from latspan.reports import needs_study
+    from latspan.reports._extra import needs_study
 
     with needs_study():
-        from latspan._study.compare import baseline_document, read_baseline
+        from latspan._study.compare import baseline_document, check_baseline_name, read_baseline
+    check_baseline_name(file)
     path = Path(file)
     runs = [*(read_baseline(path) if path.exists() else ()), _run_of(records, kind)]
     text = json.dumps(baseline_document(runs), indent=1, allow_nan=False) + "\n"
@@ -190,11 +196,12 @@ def add_to_baseline(
 def _run_of(records: Sequence[RequestRecord], kind: Kind) -> Run:
     from latspan._study.compare import run_of_records
 
-    run = run_of_records(lambda: records, "this test", kind=kind)
+    run = run_of_records(records, "this test", kind=kind)
     return replace(run, conditions={"latspan": __version__, **host_conditions()})
 
 
 def _undecided(text: str, undecided: Undecided) -> NoReturn:
+    __tracebackhide__ = True
     if undecided == "skip":
         import pytest
 

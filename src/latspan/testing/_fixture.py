@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from latspan._instrument import auto_instrument, instrumented, uninstrument
-from latspan._recording import NO_DEFAULT, Distribution, RequestRecord, Snapshot
+from latspan._recording import NO_DEFAULT, Distribution, RequestRecord
 from latspan._sdk import read_config
 from latspan._segments import Kind
 from latspan._targets import parse_percentile_of
@@ -17,8 +17,6 @@ from latspan.testing._assertions import Undecided, add_to_baseline, check_no_wor
 from latspan.testing._capture import Captured, capture
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from latspan.reports import DiagnosisReport
 
 __all__ = ["LatspanCapture", "recording_fixture"]
@@ -28,36 +26,23 @@ _SERIES_ATTRIBUTES: Final = "LATSPAN_SERIES_ATTRIBUTES"
 _Default = TypeVar("_Default", bound=float | None)
 
 
-class LatspanCapture:
+class LatspanCapture(Captured):
     """
     Values and spans that the running test has recorded so far.
 
-    The queries are those of :class:`latspan.Snapshot`, with the same arguments and errors; each
-    answers from a new snapshot.
+    The questions are those of :class:`latspan.Snapshot`, with the same arguments and errors; each
+    is answered from a new snapshot. :meth:`snapshot` has the others.
 
     Args:
         captured: Recorded data.
         saves_baselines: Whether runs are added to baselines instead of being compared.
     """
 
+    __slots__ = ("_saves_baselines",)
+
     def __init__(self, captured: Captured, *, saves_baselines: bool = False) -> None:
-        self._captured = captured
+        super().__init__(captured.snapshot, lambda: captured.spans)
         self._saves_baselines = saves_baselines
-
-    def snapshot(self) -> Snapshot:
-        """Return the histograms of this test so far."""
-        return self._captured.snapshot()
-
-    @property
-    def records(self) -> tuple[RequestRecord, ...]:
-        """Every finished request of this test, in the order in which they ended."""
-        return self._captured.records
-
-    def spans_as_dict(
-        self, *, times: bool = True, attributes: Collection[str] | None = None
-    ) -> list[dict[str, Any]]:
-        """Return this test's finished spans as trees; see :func:`latspan.testing.spans_as_dict`."""
-        return self._captured.spans_as_dict(times=times, attributes=attributes)
 
     @overload
     def percentile(
@@ -130,22 +115,6 @@ class LatspanCapture:
         """Return the number of records of a kind; see :meth:`percentile` for the arguments."""
         return self.snapshot().count(kind=kind, **where)
 
-    def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
-        """Return the names of the recorded segments; see :meth:`latspan.Snapshot.segments`."""
-        return self.snapshot().segments(kind=kind)
-
-    def where(self, **where: str) -> Snapshot:
-        """Return the part with these attributes; see :meth:`latspan.Snapshot.where`."""
-        return self.snapshot().where(**where)
-
-    def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
-        """Return one part per value of an attribute; see :meth:`latspan.Snapshot.group_by`."""
-        return self.snapshot().group_by(attribute)
-
-    def to_dict(self, *, unit: TimeUnit = "ms") -> dict[str, Any]:
-        """Return one row of plain values per series; see :meth:`latspan.Snapshot.to_dict`."""
-        return self.snapshot().to_dict(unit=unit)
-
     def diagnose(
         self,
         goal: str = "p95 duration",
@@ -192,6 +161,7 @@ class LatspanCapture:
             EmptyHistogramError: There are no values.
             UnknownNameError: There is no such metric, kind or attribute.
         """
+        __tracebackhide__ = True
         asked = parse_percentile_of(goal)
         check_target(
             self._with(where),
@@ -238,6 +208,7 @@ class LatspanCapture:
             UnknownNameError: There is no such metric, kind or attribute.
             MissingExtraError: The extra ``study`` is not installed.
         """
+        __tracebackhide__ = True
         found = self._kind_of(parse_percentile_of(goal).metric, kind, where)
         if self._saves_baselines:
             add_to_baseline(self._with(where), baseline, found)
@@ -271,10 +242,6 @@ class LatspanCapture:
                 for name, value in where.items()
             )
         ]
-
-    def to_pandas(self, *, unit: TimeUnit = "ms") -> DataFrame:
-        """Return the rows as a table; see :meth:`latspan.Snapshot.to_pandas`."""
-        return self.snapshot().to_pandas(unit=unit)
 
 
 @contextmanager

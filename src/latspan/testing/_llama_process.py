@@ -13,7 +13,7 @@ import threading
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["main"]
+__all__ = ["main", "serve"]
 
 # Log level at which the server logs that a slot begins to work on a request.
 _VERBOSITY: Final = 3
@@ -25,7 +25,7 @@ def main() -> None:
     watcher = threading.Thread(target=_exit_on_end_of_input, daemon=True)
     watcher.start()
     try:
-        server = _serve(json.loads(sys.argv[1]))
+        server = serve(json.loads(sys.argv[1]))
     except RuntimeError as error:
         # The log shows the reason; a traceback after it would hide it.
         raise SystemExit(str(error)) from error
@@ -42,12 +42,19 @@ def _exit_on_end_of_input() -> None:
     os._exit(0)
 
 
-def _serve(settings: dict[str, Any]) -> Any:
+def serve(settings: dict[str, Any]) -> Any:
+    """
+    Return a server that runs on threads of its own until the process ends.
+
+    Args:
+        settings: Path of the ``model``, its ``alias``, number of ``slots``, tokens of ``context``,
+            ``cache_ram_mib`` or ``None``, and ``port``; without a port, the server chooses one.
+    """
     xllamacpp = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = settings["model"]
     params.model_alias = {settings["alias"]}
-    params.port = 0
+    params.port = settings.get("port", 0)
     params.n_parallel = settings["slots"]
     params.n_ctx = settings["context"]
     # One thread: two threads that spin at ggml's barriers on busy cores are ten times slower.

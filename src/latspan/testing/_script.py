@@ -7,14 +7,22 @@ transport can play the same script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from latspan._units import from_unit
 
-__all__ = ["Ending", "PayloadPart", "Script", "ServerFlavor", "Step"]
+__all__ = [
+    "TOKEN_PARTS",
+    "Ending",
+    "PayloadPart",
+    "Script",
+    "ServerFlavor",
+    "Step",
+    "total_ns",
+]
 
 
 class PayloadPart(StrEnum):
@@ -45,18 +53,15 @@ class PayloadPart(StrEnum):
     END = "end"
     """End of a chunked body."""
 
-    @property
-    def bears_token(self) -> bool:
-        """Whether a chunk of this kind holds at least one token."""
-        return self in _TOKENS
 
-
-_TOKENS: Final = frozenset(
+TOKEN_PARTS: Final = frozenset(
     {PayloadPart.REASONING, PayloadPart.TEXT, PayloadPart.TOOL_CALL, PayloadPart.REFUSAL}
 )
+"""Kinds of which a chunk holds at least one token."""
+
 _ARGUMENTS: Final = '{"words": "'
 _ARGUMENTS_END: Final = '"}'
-_SCRIPTABLE: Final = _TOKENS | {PayloadPart.ROLE, PayloadPart.EMPTY, PayloadPart.COMMENT}
+_SCRIPTABLE: Final = TOKEN_PARTS | {PayloadPart.ROLE, PayloadPart.EMPTY, PayloadPart.COMMENT}
 
 
 class ServerFlavor(StrEnum):
@@ -115,7 +120,7 @@ class Step:
             raise ValueError(f"the response contains '{self.piece}' by itself; a script cannot")
         if self.gap_ns < 0:
             raise ValueError(f"a gap is at least 0 ns, not {self.gap_ns}")
-        if (self.tokens > 0) is not self.piece.bears_token:
+        if (self.tokens > 0) is not (self.piece in TOKEN_PARTS):
             raise ValueError(f"a step of kind '{self.piece}' cannot hold {self.tokens} tokens")
 
 
@@ -295,48 +300,16 @@ class Script:
         """Return the plan of a server that refuses the connection (scripted transport only)."""
         return cls(unreachable=True)
 
-    def slower(self, factor: float) -> Script:
-        """
-        Return this plan with every time multiplied.
-
-        Args:
-            factor: At least 0; below 1 the response is faster.
-        """
-        return replace(
-            self,
-            queue_ns=round(self.queue_ns * factor),
-            prefill_ns=round(self.prefill_ns * factor),
-            steps=_slower(self.steps, factor),
-            lead=_slower(self.lead, factor),
-            finish_gap_ns=round(self.finish_gap_ns * factor),
-        )
-
     @property
     def tokens(self) -> int:
         """Number of tokens in the steps, reasoning included."""
         return sum(step.tokens for step in self.steps)
 
-    @property
-    def total_ns(self) -> int:
-        """Nanoseconds from acceptance to the end of the response, without a wait for a slot."""
-        steps_ns = sum(step.gap_ns for step in self.steps)
-        return self.queue_ns + self.prefill_ns + steps_ns + self.finish_gap_ns
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as data for ``json.dumps``."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Script:
-        """Return the plan from the data that :meth:`to_json` returned."""
-        fields: dict[str, Any] = {
-            **data,
-            "steps": _steps_from_json(data["steps"]),
-            "lead": _steps_from_json(data["lead"]),
-            "ending": Ending(data["ending"]),
-            "flavor": ServerFlavor(data["flavor"]),
-        }
-        return cls(**fields)
+def total_ns(script: Script) -> int:
+    """Return the nanoseconds from acceptance to the response's end, without a wait for a slot."""
+    steps_ns = sum(step.gap_ns for step in script.steps)
+    return script.queue_ns + script.prefill_ns + steps_ns + script.finish_gap_ns
 
 
 def _ns(milliseconds: float) -> int:
@@ -353,14 +326,3 @@ def _chunks(piece: PayloadPart, tokens: int, per_chunk: int) -> list[Step]:
             text = f"{'' if first else _ARGUMENTS}{text}{_ARGUMENTS_END if last == tokens else ''}"
         steps.append(Step(piece, text=text, tokens=last - first))
     return steps
-
-
-def _slower(steps: Sequence[Step], factor: float) -> tuple[Step, ...]:
-    return tuple(replace(step, gap_ns=round(step.gap_ns * factor)) for step in steps)
-
-
-def _steps_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
-    return tuple(
-        Step(PayloadPart(step["piece"]), step["gap_ns"], step["text"], step["tokens"])
-        for step in data
-    )

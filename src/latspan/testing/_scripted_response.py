@@ -13,7 +13,6 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import Any, Final
 
-from latspan._wire import encode_comment
 from latspan.testing._http import LAST_CHUNK, HttpRequest, encode_chunk, encode_head
 from latspan.testing._payloads import (
     InvalidRequestError,
@@ -21,13 +20,12 @@ from latspan.testing._payloads import (
     StreamPayloads,
     to_json,
 )
-from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
+from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step, total_ns
 from latspan.testing._served import Ledger
 
 __all__ = ["Farewell", "Frame", "Rotation", "ScriptedResponse", "encode_json", "refuse"]
 
 _OK: Final = 200
-_EVENT_STREAM: Final = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
 
 
 class Farewell(Enum):
@@ -182,14 +180,15 @@ class ScriptedResponse:
         if PayloadPart.END in pieces:
             return LAST_CHUNK
         if PayloadPart.HEADERS in pieces:
-            return encode_head(_OK, {**_EVENT_STREAM, **self._headers})
+            head = {"content-type": stream.media_type, "transfer-encoding": "chunked"}
+            return encode_head(_OK, {**head, **self._headers})
         events = b"".join(_event(stream, part, ledger) for part in frame.parts)
         return encode_chunk(events) if events else b""
 
     def _whole_frames(self) -> Iterator[Frame]:
         script = self._script
         refused = script.status != _OK
-        due_ns = script.prefill_ns if refused else script.total_ns - script.queue_ns
+        due_ns = script.prefill_ns if refused else total_ns(script) - script.queue_ns
         parts = (Part(due_ns, PayloadPart.HEADERS), Part(due_ns, PayloadPart.BODY))
         yield Frame(due_ns, () if self.farewell is Farewell.RESET else parts)
 
@@ -203,7 +202,7 @@ class ScriptedResponse:
         )
         for offset_ns, parts in groupby(steps, key=lambda part: part.offset_ns):
             yield Frame(offset_ns, tuple(parts))
-        due_ns = script.total_ns - script.queue_ns
+        due_ns = total_ns(script) - script.queue_ns
         for pieces in self._endings(stream):
             yield Frame(due_ns, tuple(Part(due_ns, piece) for piece in pieces))
 
@@ -261,7 +260,7 @@ def _timed(steps: Iterable[Step], start_ns: int) -> Iterator[Part]:
 def _event(stream: StreamPayloads, part: Part, ledger: Ledger) -> bytes:
     if part.step is not None:
         if part.piece is PayloadPart.COMMENT:
-            return encode_comment(part.step.text)
+            return stream.comment(part.step.text)
         return stream.step(part.step)
     if part.piece is PayloadPart.FINISH:
         return stream.finish(ledger)

@@ -9,12 +9,12 @@ their own readings; those of the scripted transport are readings of its ``Manual
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from latspan.testing._http import HttpRequest, parse_request
-from latspan.testing._script import PayloadPart
+from latspan.testing._script import TOKEN_PARTS, PayloadPart
 
 __all__ = ["Ledger", "ServedRequest", "WriteRecord"]
 
@@ -89,44 +89,12 @@ class ServedRequest:
     @property
     def token_ns(self) -> tuple[int, ...]:
         """Instant at which each chunk with tokens was written."""
-        return tuple(write.instant_ns for write in self.writes if write.piece.bears_token)
+        return tuple(write.instant_ns for write in self.writes if write.piece in TOKEN_PARTS)
 
     @property
     def first_token_ns(self) -> int | None:
         """Instant at which the first chunk with tokens was written."""
         return self.token_ns[0] if self.token_ns else None
-
-    @property
-    def last_token_ns(self) -> int | None:
-        """Instant at which the last chunk with tokens was written."""
-        return self.token_ns[-1] if self.token_ns else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as data for ``json.dumps``."""
-        return {
-            "index": self.index,
-            "connection": self.connection,
-            "raw": self.raw.decode("latin-1"),
-            "status": self.status,
-            "accepted_ns": self.accepted_ns,
-            "slot_ns": self.slot_ns,
-            "writes": [[write.instant_ns, write.piece] for write in self.writes],
-            "end_ns": self.end_ns,
-            "cancelled_ns": self.cancelled_ns,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ServedRequest:
-        """Return the record from the data that :meth:`to_json` returned."""
-        writes = cast("Sequence[tuple[int, str]]", data["writes"])
-        fields: dict[str, Any] = {
-            **data,
-            "raw": data["raw"].encode("latin-1"),
-            "writes": tuple(
-                WriteRecord(instant_ns, PayloadPart(piece)) for instant_ns, piece in writes
-            ),
-        }
-        return cls(**fields)
 
 
 @dataclass(slots=True)

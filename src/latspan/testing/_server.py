@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from latspan.errors import ConfigError, ServerStartError
 from latspan.testing._child import ChildProcess
+from latspan.testing._messages import script_to_json, served_from_json
 from latspan.testing._script import Script
 from latspan.testing._served import ServedRequest
 
@@ -23,8 +24,9 @@ class ScriptedServer:
     Model server that sends the responses defined by scripts, and records when it sent each part.
 
     It supports OpenAI's chat completions, completions, responses, embeddings and list of models,
-    and Anthropic's messages: the end of a request's path selects the API, and every script works
-    in each.
+    Anthropic's messages, Google's ``generateContent``, Cohere's ``/v2/chat``, Ollama's own API,
+    and Amazon Bedrock's Converse and Invoke with Anthropic's models: the end of a request's path
+    selects the API, and every script works in each.
 
     The server sends on its own schedule, whether the client reads or not: every part is due at a
     fixed time after the request was accepted (or got a slot), and the bytes for a slow reader are
@@ -139,8 +141,8 @@ class ScriptedServer:
         self._ask(
             {
                 "do": "use",
-                "scripts": [script.to_json() for script in _servable(scripts)],
-                "named": {name: script.to_json() for name, script in (named or {}).items()},
+                "scripts": [script_to_json(script) for script in _servable(scripts)],
+                "named": {name: script_to_json(script) for name, script in (named or {}).items()},
             }
         )
 
@@ -167,7 +169,7 @@ class ScriptedServer:
         )
         if timeout_s and not reply["settled"]:
             raise TimeoutError(f"requests still to come or in flight after {timeout_s:g} s")
-        return [ServedRequest.from_json(page) for page in reply["truth"]]
+        return [served_from_json(page) for page in reply["truth"]]
 
     def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
         child = self._running()

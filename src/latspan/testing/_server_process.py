@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 from latspan._units import NS_PER_S
 from latspan.testing._child import STOP
 from latspan.testing._http import HttpRequest, MalformedRequestError, RequestReader
+from latspan.testing._messages import script_from_json, served_to_json
 from latspan.testing._payloads import (
     InvalidRequestError,
     ModelRequest,
@@ -261,12 +262,12 @@ async def _until(instant_ns: int) -> None:
 
 async def _obey(house: House, order: Mapping[str, Any]) -> dict[str, Any]:
     if order["do"] == "use":
-        named = {name: Script.from_json(data) for name, data in order["named"].items()}
-        house.use([Script.from_json(data) for data in order["scripts"]], named)
+        named = {name: script_from_json(data) for name, data in order["named"].items()}
+        house.use([script_from_json(data) for data in order["scripts"]], named)
         return {"done": True}
     settled = await house.wait_until_idle(order["requests"], order["timeout_s"])
     pages = house.book[order["since"] :]
-    return {"settled": settled, "truth": [page.served().to_json() for page in pages]}
+    return {"settled": settled, "truth": [served_to_json(page.served()) for page in pages]}
 
 
 async def _orders() -> AsyncIterator[str]:

@@ -13,8 +13,18 @@ from typing import Any
 import pytest
 
 import latspan
+from latspan import Kind, semconv
 from latspan.errors import ConfigError, EmptyHistogramError, UnknownNameError
-from latspan.testing import LatspanCapture, ManualClock, capture
+from latspan.integrations import Outcome
+from latspan.testing import (
+    LatspanCapture,
+    ManualClock,
+    MetricValue,
+    RequestRecord,
+    Segment,
+    capture,
+)
+from latspan.testing._assertions import check_target
 
 Check = Callable[[LatspanCapture], None]
 
@@ -102,6 +112,31 @@ def test_a_failed_request_misses_the_target() -> None:
     """However fast it failed."""
     with pytest.raises(AssertionError, match=r"\(10 failed\)"):
         recorded(target(), failed=10)
+
+
+def test_a_stream_without_a_token_misses_a_target_of_the_first_one() -> None:
+    """It is complete, but its user never saw anything; its duration is one of the others."""
+
+    def call(number: int) -> RequestRecord:
+        metrics = {"duration": MetricValue(10**8), "time_to_first_token": MetricValue(10**7)}
+        if number % 3 == 0:
+            del metrics["time_to_first_token"]
+        return RequestRecord(
+            name="chat m",
+            kind=Kind.CALL,
+            outcome=Outcome.COMPLETED,
+            start_epoch_ns=number,
+            duration_ns=10**8,
+            segments=(Segment("decode", 0, 10**8),),
+            metrics=metrics,
+            details={semconv.GEN_AI_REQUEST_STREAM: True},
+        )
+
+    calls = [call(number) for number in range(90)]
+    options: dict[str, Any] = {"kind": Kind.CALL, "confidence": 0.95, "undecided": "fail"}
+    check_target(calls, "p95 duration", limit_ms=200, **options)
+    with pytest.raises(AssertionError, match="30 of 90 calls"):
+        check_target(calls, "p95 ttft", limit_ms=200, **options)
 
 
 def test_a_target_can_be_of_some_requests() -> None:

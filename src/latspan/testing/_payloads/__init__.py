@@ -1,7 +1,8 @@
 """
 Bodies of a model server's responses, one module per API.
 
-The shapes are those of the OpenAI and Anthropic APIs, with the fields that llama.cpp's server adds.
+The shapes are those of the APIs of OpenAI, Anthropic, Google, Cohere, Ollama and Amazon Bedrock.
+OpenAI's have the fields that llama.cpp's server adds.
 This package does not handle time; the module ``_scripted_response`` does.
 """
 

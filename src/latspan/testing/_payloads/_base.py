@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from latspan._wire import encode_event
-from latspan.testing._script import PayloadPart, Script, Step
+from latspan._wire import encode_comment, encode_event
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
 __all__ = [
     "CALL_ID",
     "CALL_NAME",
+    "BlockPayloads",
     "Payloads",
     "StreamPayloads",
     "encode",
@@ -67,6 +68,11 @@ class Payloads(ABC):
         self.number = number
         self.created_s = created_s
 
+    @classmethod
+    def from_path(cls, path: str) -> Mapping[str, Any]:  # noqa: ARG003 - for APIs that use it
+        """Return the fields that the path defines, as if the request's body had them."""
+        return {}
+
     @property
     def model(self) -> str:
         """Model name in the response."""
@@ -88,6 +94,9 @@ class StreamPayloads(Payloads):
 
     The methods that return events are called in the order in which their events are written.
     """
+
+    media_type: ClassVar[str] = "text/event-stream"
+    """Media type of the stream."""
 
     @property
     def streams(self) -> bool:
@@ -119,6 +128,10 @@ class StreamPayloads(Payloads):
         """Return the event of an error inside a stream whose status was 200."""
         return encode(self.error(500, self.script.error))
 
+    def comment(self, text: str) -> bytes:
+        """Return a comment; empty if the media type has none."""
+        return encode_comment(text)
+
     def text(self, piece: PayloadPart) -> str:
         """Return the combined text of the script's steps of one kind."""
         return "".join(step.text for step in self.script.steps if step.piece is piece)
@@ -127,3 +140,49 @@ class StreamPayloads(Payloads):
     def reasoning_tokens(self) -> int:
         """Number of reasoning tokens, which are included in the total."""
         return sum(s.tokens for s in self.script.steps if s.piece is PayloadPart.REASONING)
+
+
+class BlockPayloads(StreamPayloads):
+    """Payloads of an API whose stream has events around blocks, each of one kind of content."""
+
+    def __init__(
+        self, script: Script, body: Mapping[str, Any], *, number: int, created_s: int
+    ) -> None:
+        super().__init__(script, body, number=number, created_s=created_s)
+        self._started = False
+        self._open: PayloadPart | None = None
+        self._blocks = 0
+
+    @abstractmethod
+    def message_start(self) -> bytes:
+        """Return the event that begins the message."""
+
+    @abstractmethod
+    def block_start(self, piece: PayloadPart) -> bytes:
+        """Return the event that begins the latest block, if it has one."""
+
+    @abstractmethod
+    def block_end(self, piece: PayloadPart) -> bytes:
+        """Return the events that end the latest block."""
+
+    def _begun(self) -> bytes:
+        """Return the event that begins the message, once."""
+        if self._started:
+            return b""
+        self._started = True
+        return self.message_start()
+
+    def _entered(self, piece: PayloadPart) -> bytes:
+        """Return the events that must precede content of this kind."""
+        events = self._begun()
+        if piece not in TOKEN_PARTS or self._open is piece:
+            return events
+        events += self._closed()
+        self._open = piece
+        self._blocks += 1
+        return events + self.block_start(piece)
+
+    def _closed(self) -> bytes:
+        """Return the events that end the open block, if there is one."""
+        piece, self._open = self._open, None
+        return b"" if piece is None else self.block_end(piece)

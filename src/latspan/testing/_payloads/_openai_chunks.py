@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from latspan._units import in_unit
 from latspan._wire import DONE
 from latspan.testing._payloads._base import StreamPayloads, encode
-from latspan.testing._script import Script, ServerFlavor, Step
+from latspan.testing._script import TOKEN_PARTS, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["OpenAIChunks"]
@@ -92,7 +92,7 @@ class OpenAIChunks(StreamPayloads):
     def _timings(self, ledger: Ledger) -> dict[str, Any]:
         if self.script.flavor is not ServerFlavor.LLAMA_CPP or ledger.slot_ns is None:
             return {}
-        tokens = [write.instant_ns for write in ledger.writes if write.piece.bears_token]
+        tokens = [write.instant_ns for write in ledger.writes if write.piece in TOKEN_PARTS]
         if self.streams:
             first_ns = tokens[0] if tokens else ledger.writes[-1].instant_ns
             last_ns = tokens[-1] if tokens else first_ns

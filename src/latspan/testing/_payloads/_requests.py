@@ -10,7 +10,11 @@ from typing import Any, Final, cast
 from latspan.testing._http import HttpRequest
 from latspan.testing._payloads._base import Payloads, error_payload
 from latspan.testing._payloads.anthropic_messages import AnthropicMessages
+from latspan.testing._payloads.bedrock import BedrockConverse, BedrockInvoke
+from latspan.testing._payloads.cohere_chat import CohereChat
+from latspan.testing._payloads.gemini_generate import GeminiGenerate
 from latspan.testing._payloads.models import Models
+from latspan.testing._payloads.ollama_chat import OllamaChat, OllamaGenerate
 from latspan.testing._payloads.openai_chat import OpenAIChat
 from latspan.testing._payloads.openai_completions import OpenAICompletions
 from latspan.testing._payloads.openai_embeddings import OpenAIEmbeddings
@@ -26,6 +30,15 @@ _APIS: Final[Mapping[str, type[Payloads]]] = {
     "/embeddings": OpenAIEmbeddings,
     "/messages": AnthropicMessages,
     "/models": Models,
+    ":streamGenerateContent": GeminiGenerate,
+    ":generateContent": GeminiGenerate,
+    "/api/chat": OllamaChat,
+    "/api/generate": OllamaGenerate,
+    "/v2/chat": CohereChat,
+    "/converse-stream": BedrockConverse,
+    "/converse": BedrockConverse,
+    "/invoke-with-response-stream": BedrockInvoke,
+    "/invoke": BedrockInvoke,
 }
 """APIs by the end of the path; the start of the path depends on the deployment."""
 
@@ -87,4 +100,5 @@ def read_request(request: HttpRequest) -> ModelRequest:
         raise parsed.refusal(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict) or api.requires not in body:
         raise parsed.refusal(400, f"'{api.requires}' is required")
-    return ModelRequest(api, cast("dict[str, Any]", body))
+    fields = cast("dict[str, Any]", body)
+    return ModelRequest(api, {**fields, **api.from_path(request.path)})

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from latspan.testing._payloads._base import CALL_NAME, StreamPayloads, encode
-from latspan.testing._script import PayloadPart, Script, Step
+from latspan.testing._payloads._base import CALL_NAME, BlockPayloads, encode
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["AnthropicMessages"]
@@ -79,28 +79,18 @@ class _Block:
         return self.empty | {"text": self.text}
 
 
-class AnthropicMessages(StreamPayloads):
+class AnthropicMessages(BlockPayloads):
     """Payloads of one message; token counts are included even if not requested."""
 
     requires = "messages"
-
-    def __init__(
-        self, script: Script, body: Mapping[str, Any], *, number: int, created_s: int
-    ) -> None:
-        super().__init__(script, body, number=number, created_s=created_s)
-        self._started = False
-        self._open: _Block | None = None
-        self._blocks = 0
 
     def step(self, step: Step) -> bytes:
         """Return the step's event, preceded by the events that open its block."""
         if step.piece is PayloadPart.EMPTY:
             return _event("ping")
-        events = self._begun()
-        if not step.piece.bears_token:
+        events = self._entered(step.piece)
+        if step.piece not in TOKEN_PARTS:
             return events
-        if self._open is None or self._open.piece is not step.piece:
-            events += self._closed() + self._opened(step.piece)
         kind, field = _DELTAS[step.piece]
         return events + self._delta({"type": kind, field: step.text})
 
@@ -125,7 +115,7 @@ class AnthropicMessages(StreamPayloads):
         """Return the complete message."""
         blocks: list[_Block] = []
         for step in self.script.steps:
-            if not step.piece.bears_token:
+            if step.piece not in TOKEN_PARTS:
                 continue
             if not blocks or blocks[-1].piece is not step.piece:
                 blocks.append(_Block(step.piece, len(blocks)))
@@ -147,29 +137,25 @@ class AnthropicMessages(StreamPayloads):
         reason = self.script.finish_reason
         return _STOP_REASONS.get(reason, reason)
 
-    def _begun(self) -> bytes:
-        if self._started:
-            return b""
-        self._started = True
+    def message_start(self) -> bytes:
+        """Return ``message_start``."""
         start = self._message(content=[], stop_reason=None, usage=self._usage())
         return _event("message_start", message=start)
 
-    def _opened(self, piece: PayloadPart) -> bytes:
-        block = self._open = _Block(piece, self._blocks)
-        self._blocks += 1
+    def block_start(self, piece: PayloadPart) -> bytes:
+        """Return ``content_block_start`` with an empty block."""
+        block = _Block(piece, self._blocks - 1)
         return _event("content_block_start", index=block.index, content_block=block.empty)
 
     def _delta(self, delta: Mapping[str, Any]) -> bytes:
         return _event("content_block_delta", index=self._blocks - 1, delta=delta)
 
-    def _closed(self) -> bytes:
-        block, self._open = self._open, None
-        if block is None:
-            return b""
+    def block_end(self, piece: PayloadPart) -> bytes:
+        """Return ``content_block_stop``, preceded by the signature of reasoning."""
         signed = b""
-        if block.piece is PayloadPart.REASONING:
+        if piece is PayloadPart.REASONING:
             signed = self._delta({"type": "signature_delta", "signature": _SIGNATURE})
-        return signed + _event("content_block_stop", index=block.index)
+        return signed + _event("content_block_stop", index=self._blocks - 1)
 
     def _message(
         self, *, content: list[dict[str, Any]], stop_reason: str | None, usage: dict[str, Any]

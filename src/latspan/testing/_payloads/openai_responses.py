@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, encode
-from latspan.testing._script import PayloadPart, Script, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["OpenAIResponses"]
@@ -90,7 +90,7 @@ class OpenAIResponses(StreamPayloads):
     def step(self, step: Step) -> bytes:
         """Return the step's event, preceded by the events that open its item."""
         events = self._begun()
-        if not step.piece.bears_token:
+        if step.piece not in TOKEN_PARTS:
             # The API has no event for a role or an empty delta: a progress event is sent.
             return events + self._event("response.in_progress", response=self._response())
         if self._open is None or self._open.piece is not step.piece:
@@ -117,7 +117,7 @@ class OpenAIResponses(StreamPayloads):
     def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - the API reports no timings
         """Return the complete response."""
         for step in self.script.steps:
-            if step.piece.bears_token:
+            if step.piece in TOKEN_PARTS:
                 self.step(step)
         self._open = None
         return self._response(self._status)
