@@ -47,7 +47,7 @@ class SystemClock:
         return wall - (before + after) // 2
 
 
-class ManualClock:
+class ManualClock(Clock):
     """
     Clock for tests: time passes only when a test advances it.
 

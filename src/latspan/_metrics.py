@@ -222,6 +222,9 @@ FROM_START: Final = frozenset(
 )
 """Metrics that begin at the start of a request, and so exist from its scheduled time too."""
 
+OF_REQUESTS: Final = ("duration", "time_to_first_visible_token")
+"""Metrics of a user request; the others are of its calls."""
+
 FIRST_TOKENS: Final = ("time_to_first_token", "time_to_first_visible_token")
 """Metrics that a response without a token never reaches, whatever the limit is."""
 

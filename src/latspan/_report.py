@@ -70,7 +70,8 @@ def diagnose(
         UnknownNameError: There is no such metric.
         MissingExtraError: The extra ``study`` is not installed.
     """
-    from latspan.reports import DiagnosisReport, needs_study
+    from latspan.reports import DiagnosisReport
+    from latspan.reports._extra import needs_study
 
     with needs_study():
         from latspan._study.diagnose import diagnose, parse_goal

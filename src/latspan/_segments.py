@@ -28,6 +28,7 @@ __all__ = [
     "Source",
     "Stage",
     "totals",
+    "weaker",
 ]
 
 
@@ -104,17 +105,13 @@ class Source(StrEnum):
     ESTIMATED = "estimated"
     UNKNOWN = "unknown"
 
-    def weaker(self, other: Source) -> Source:
-        """Return the less certain of the two: the source of a sum of both."""
-        return self if self is other else max(self, other, key=_CERTAINTY.index)
-
-    @classmethod
-    def weakest(cls, sources: Iterable[Source]) -> Source:
-        """Return the least certain of ``sources``, which has at least one element."""
-        return max(set(sources), key=_CERTAINTY.index)
-
 
 _CERTAINTY: Final = list(Source)
+
+
+def weaker(one: Source, other: Source) -> Source:
+    """Return the less certain of two sources: the source of a sum of both."""
+    return one if one is other else max(one, other, key=_CERTAINTY.index)
 
 
 class Side(StrEnum):
@@ -228,7 +225,7 @@ def totals(segments: Iterable[Segment]) -> tuple[SegmentTotal, ...]:
         before = summed.get(name)
         if before is not None:
             duration_ns += before.duration_ns
-            source = before.source.weaker(source)  # noqa: PLW2901 - of both
+            source = weaker(before.source, source)  # noqa: PLW2901 - of both
         summed[name] = SegmentTotal(name, duration_ns, source)
     return tuple(summed.values())
 

@@ -1,16 +1,16 @@
 """
-Slices: latspan's threads give way to the application's threads every half millisecond.
+Slices: latspan's threads give way to the application's threads five times per millisecond.
 
 **Why.** A thread that computes in Python keeps the interpreter's lock until another thread has
 waited for it for the switch interval, 5 ms by default. An asyncio loop waits that long each time it
-wakes up while such a thread computes. A thread that gives the lock up by itself every half
-millisecond delays a loop by half a millisecond at most.
+wakes up while such a thread computes. A thread that gives the lock up by itself delays a loop by
+one slice at most, if its pause is long enough for the loop to wake up: a loop that comes too late
+waits for another slice.
 
 **How.** Each of latspan's threads that computes has an object of `Slices`, and runs inside its
 `here()`. Code that may run on such a thread calls `give_way()` after each item of work: it pauses
-for zero seconds if the slice is used up, and otherwise costs two readings of variables and one of
-the clock. On any other thread `give_way()` does nothing, so the same code may run on a caller's
-thread.
+if the slice is used up, and otherwise costs two readings of variables and one of the clock. On any
+other thread `give_way()` does nothing, so the same code may run on a caller's thread.
 
 **Taking turns.** A thread that gives the interpreter's lock up does not choose who gets it. If two
 of latspan's threads compute, they can pass it to each other while a loop waits. So only one of them
@@ -38,16 +38,23 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-__all__ = ["SLICE_NS", "PacedList", "Slices", "Turn", "give_way", "release"]
+__all__ = ["PAUSE_S", "SLICE_NS", "PacedList", "Slices", "Turn", "give_way", "release"]
 
-SLICE_NS: Final = 500_000
-"""Length of a slice: 0.5 ms, a tenth of the interpreter's default switch interval."""
+SLICE_NS: Final = 200_000
+"""Length of a slice: 0.2 ms. Shorter ones delay a loop less, and take more CPU time."""
 
-_STOPPED_NS: Final = 2 * SLICE_NS
-"""Age of a slice from which its thread is considered to have stopped computing."""
+PAUSE_S: Final = 50e-6
+"""Length of a pause in seconds: about the time that a waiting thread takes to wake up."""
+
+_STOPPED_NS: Final = 1_000_000
+"""
+Age of a slice from which its thread is considered to have stopped computing: 1 ms.
+
+It is longer than a slice, because a thread may wait for the interpreter's lock after its pause.
+"""
 
 _WAIT_S: Final = 0.0005
-"""Length of one wait for the turn in seconds, that of a slice."""
+"""Length of one wait for the turn in seconds."""
 
 _WAITS: Final = 10
 """Number of waits after which a thread computes although another one does."""
@@ -145,7 +152,7 @@ class Slices:
     def step(self) -> None:
         """Pause if the slice is used up, and begin the next one."""
         if self._now_ns() - self._begun_ns >= self._slice_ns and not self._hurries:
-            self._pause(0)
+            self._pause(PAUSE_S)
             self._wait_for_turn()
             self._begun_ns = self._now_ns()
 

@@ -13,7 +13,7 @@ import pytest
 from latspan._export import PeriodicExport
 from latspan._recording import Recorder, Snapshot
 from latspan._sdk._worker import Worker
-from latspan._slices import SLICE_NS, PacedList, Slices, Turn, give_way, release
+from latspan._slices import PAUSE_S, SLICE_NS, PacedList, Slices, Turn, give_way, release
 from latspan._units import NS_PER_S
 from latspan.histogram import Histogram
 from latspan.testing import ManualClock
@@ -32,7 +32,7 @@ class Paused:
 
 
 def test_a_thread_pauses_once_its_slice_is_used_up() -> None:
-    """A pause is zero seconds long, and begins the next slice."""
+    """A pause begins the next slice."""
     paused = Paused()
     with paused.slices.here():
         made: list[int] = []
@@ -42,7 +42,7 @@ def test_a_thread_pauses_once_its_slice_is_used_up() -> None:
             made.append(len(paused.pauses))
 
     assert made == [0, 1, 1, 2, 2, 3]
-    assert set(paused.pauses) == {0}
+    assert set(paused.pauses) == {PAUSE_S}
 
 
 def test_a_thread_waits_until_another_one_has_stopped() -> None:
@@ -55,11 +55,11 @@ def test_a_thread_waits_until_another_one_has_stopped() -> None:
 
     first, second = (Slices(0, now_ns=clock.monotonic_ns, pause=wait, turn=turn) for _ in range(2))
     first.step()
-    assert waits == [0]
+    assert waits == [PAUSE_S]
     waits.clear()
     second.step()
 
-    assert waits == [0, 0.0005, 0.0005]
+    assert waits == [PAUSE_S, 0.0005, 0.0005]
 
 
 def test_a_thread_that_computes_on_delays_another_one_for_five_milliseconds() -> None:
@@ -76,7 +76,7 @@ def test_a_thread_that_computes_on_delays_another_one_for_five_milliseconds() ->
     first.step()
     second.step()
 
-    assert sum(waits) == pytest.approx(0.005)
+    assert sum(waits) == pytest.approx(PAUSE_S + 0.005)
 
 
 def test_other_threads_never_pause() -> None:

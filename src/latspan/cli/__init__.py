@@ -42,6 +42,7 @@ from latspan.cli._console import (
     silence_output,
 )
 from latspan.cli._exit_codes import NOT_INTERPRETABLE
+from latspan.cli._results import known_paths
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import (
     HistogramFormatError,
@@ -74,6 +75,14 @@ _COMMANDS: Final[tuple[Command, ...]] = (
 _USAGE: Final = 2
 _UNREADABLE: Final = (HistogramFormatError, HistogramPrecisionError, RecordingError)
 _PIPE_CLOSED: Final = 1
+_WITHOUT_NAME: Final = tuple(
+    f"arguments are required: {name}" for name in ("NAME", "TARGET", "SOURCE", "NAME|RECORDING")
+)
+"""Ends of argparse's message if an inference path could have been named and was not."""
+_INVALID_CHOICE: Final = re.compile(
+    r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<choices>.*)\)$"
+)
+"""argparse's message about a command or a value that is none of the choices."""
 _NOT_WRITTEN: Final = 74
 """Exit code if stdout cannot be written: ``EX_IOERR`` of ``sysexits.h``."""
 
@@ -158,6 +167,12 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
+        if message.endswith(_WITHOUT_NAME):
+            message = f"{message}; {known_paths()}"
+        elif found := _INVALID_CHOICE.search(message):
+            # The choices have quotes up to Python 3.13, and none from 3.14 on.
+            choices = re.findall(r"[\w-]+", found["choices"])
+            message += _meant(found["given"], choices)
         super().error(printable(message))
 
 
@@ -181,6 +196,8 @@ def _parser() -> argparse.ArgumentParser:
             description=command.description,
             epilog=_examples(command.examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            # What is hidden in a command line that is kept is found by the whole name.
+            allow_abbrev=False,
         )
         command.add_arguments(subparser)
         subparser.set_defaults(command=command, subparser=subparser)
@@ -191,11 +208,17 @@ def _unrecognized(unknown: list[str], parser: argparse.ArgumentParser) -> str:
     """Return the error about unknown arguments, with the option that was probably meant."""
     # The parser has no public list of its options.
     options = set(re.findall(r"(?<!\S)--[a-z-]+", parser.format_help()))
-    meant = get_close_matches(unknown[0].partition("=")[0], options, n=1)
-    hint = f": did you mean {meant[0]}?" if meant else ""
+    given = unknown[0].partition("=")[0]
+    hint = f": put {given} after the command" if given in options else _meant(given, options)
     # A value of an unknown option may be a key, so only the option is shown.
     named = [each.partition("=")[0] for each in unknown if each.startswith("-")]
     return f"unrecognized arguments: {' '.join(named or map(location, unknown))}{hint}"
+
+
+def _meant(given: str, known: Iterable[str]) -> str:
+    """Return the question whether the most similar name was meant; empty if there is none."""
+    meant = get_close_matches(given, list(known), n=1)
+    return f": did you mean {meant[0]}?" if meant else ""
 
 
 def _examples(examples: Iterable[tuple[str, str]]) -> str:

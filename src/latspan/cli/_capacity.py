@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command, positive_number, positive_numbers
-from latspan.cli._console import output
+from latspan.cli._argument_types import positive_number, positive_numbers
+from latspan.cli._command import Command
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED
+from latspan.cli._judging import add_forms, print_result, require_study
 from latspan.errors import ConfigError
-from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
     from latspan._recording.folder import Recording
@@ -78,18 +77,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="load of today, in requests per second, for the head-room (default: the rate in"
         " NAME.toml)",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document (latspan.capacity/1)"
-    )
+    add_forms(parser, "latspan.capacity/1")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # First, because a missing package is reported before the work, not after it.
-    with needs_study():
-        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
-        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    require_study()
 
     from latspan._study.capacity import read_ladder, study_capacity
+    from latspan.reports._capacity import CapacityReport
+    from latspan.reports._capacity_json import capacity_document
 
     path, recordings = _read(arguments.sources)
     metric, percentile, limit_s = _goal(arguments, path, recordings[0])
@@ -102,7 +98,11 @@ def _run(arguments: argparse.Namespace) -> int:
         limit_s=limit_s,
         current_per_s=current,
     )
-    _print(study, as_json=arguments.json)
+    print_result(
+        arguments,
+        document=lambda: capacity_document(study),
+        report=lambda: [CapacityReport(study)],
+    )
     return _exit_code(study)
 
 
@@ -180,19 +180,6 @@ def _goal(
         if limit_s is None and (target.metric, target.percentile) == (metric, percentile):
             limit_s = target.limit_ns / 1e9
     return metric, percentile, limit_s
-
-
-def _print(study: CapacityStudy, *, as_json: bool) -> None:
-    from rich.console import Console
-
-    from latspan.reports._capacity import CapacityReport
-    from latspan.reports._capacity_json import capacity_document
-
-    with output() as out:
-        if as_json:
-            print(json.dumps(capacity_document(study), indent=2, allow_nan=False), file=out)
-        else:
-            Console(highlight=False, file=out).print(CapacityReport(study), crop=False)
 
 
 def _exit_code(study: CapacityStudy) -> int:

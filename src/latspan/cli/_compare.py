@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
-from latspan.cli._console import output, print_message
-from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
+from latspan.cli._console import print_message
+from latspan.cli._exit_codes import exit_code_of
+from latspan.cli._judging import (
+    FIRST_TARGET,
+    add_forms,
+    add_goal,
+    add_margin,
+    print_result,
+    require_study,
+)
+from latspan.cli._progress import reading
 from latspan.errors import ConfigError
-from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan._study.compare import Comparison, Judgement, Run
+    from latspan._study.compare import Comparison, Run
 
-__all__ = ["COMMAND", "exit_code_of"]
+__all__ = ["COMMAND"]
 
 
 _DESCRIPTION: Final = """\
@@ -43,21 +51,8 @@ are needed; 4 not interpretable, or a file cannot be read."""
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="BEFORE", help="recordings before the change")
     parser.add_argument("after", metavar="AFTER", nargs="?", help="recordings after the change")
-    parser.add_argument(
-        "--goal",
-        metavar="GOAL",
-        help="percentile and metric: 'p95 duration', 'p99 ttft' (default: the first target of the"
-        " load test, or p95 duration)",
-    )
-    parser.add_argument(
-        "--limit-ms", type=float, metavar="N", help="target of the goal in milliseconds"
-    )
-    parser.add_argument(
-        "--margin",
-        type=float,
-        metavar="RATIO",
-        help="ratio up to which the goal is no worse (default: 1.1 below p90, 1.2 above)",
-    )
+    add_goal(parser, FIRST_TARGET)
+    add_margin(parser)
     parser.add_argument(
         "--changed",
         action="append",
@@ -77,29 +72,29 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save-baseline",
         metavar="FILE",
-        help="write the runs of the last side to a baseline file; without AFTER, only that",
+        help="write the runs of the last side to a baseline file (.json); without AFTER, only that",
     )
     parser.add_argument(
         "--junit", metavar="FILE", help="also write the result as JUnit XML for a CI system"
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_true", help="print one JSON document (latspan.comparison/1)"
-    )
-    form.add_argument(
-        "--markdown", action="store_true", help="print Markdown for a pull request or a CI summary"
-    )
+    add_forms(parser, "latspan.comparison/1", markdown=" for a pull request or a CI summary")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # First, because a missing package is reported before the work, not after it.
-    with needs_study():
-        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
-        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    require_study()
 
-    from latspan._study.compare import compare, compare_by, question, runs_in
+    from latspan._study.compare import (
+        check_baseline_name,
+        compare,
+        compare_by,
+        question,
+        runs_in,
+    )
 
-    before = runs_in(arguments.before, step=arguments.step)
+    if arguments.save_baseline is not None:
+        check_baseline_name(arguments.save_baseline)
+    with reading():
+        before = runs_in(arguments.before, step=arguments.step)
     if arguments.after is None:
         if arguments.save_baseline is None:
             raise ConfigError(
@@ -109,7 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     if Path(arguments.before).resolve() == Path(arguments.after).resolve():
         raise ConfigError("BEFORE and AFTER are the same", hint="record again after the change")
-    after = runs_in(arguments.after, step=arguments.step)
+    with reading():
+        after = runs_in(arguments.after, step=arguments.step)
     asked = question(
         arguments.goal,
         before,
@@ -142,7 +138,7 @@ def _save(runs: Sequence[Run], file: str) -> None:
 
 
 def _print(found: Comparison, groups: Sequence[Comparison], arguments: argparse.Namespace) -> None:
-    from rich.console import Console
+    from rich.console import RenderableType
 
     from latspan.cli._replacing import replacing
     from latspan.reports._comparison import ComparisonReport
@@ -155,33 +151,20 @@ def _print(found: Comparison, groups: Sequence[Comparison], arguments: argparse.
     if arguments.junit is not None:
         with replacing(arguments.junit) as path:
             Path(path).write_text(comparison_junit(found, groups), "utf-8")
-    with output() as out:
-        if arguments.json:
-            document = comparison_document(found, groups)
-            print(json.dumps(document, indent=2, allow_nan=False), file=out)
-        elif arguments.markdown:
-            print(comparison_markdown(found, groups), end="", file=out)
-        else:
-            console = Console(highlight=False, file=out)
-            for each in (found, *groups):
-                if each is not found:
-                    console.print()
-                console.print(ComparisonReport(each), crop=False)
+
+    def report() -> list[RenderableType]:
+        return [ComparisonReport(each) for each in (found, *groups)]
+
+    print_result(
+        arguments,
+        document=lambda: comparison_document(found, groups),
+        report=report,
+        markdown=lambda: comparison_markdown(found, groups),
+    )
     if not found.makes_claim:
         print_message(
             "hint: put five recordings of each side into a folder, and compare the folders"
         )
-
-
-def exit_code_of(judgement: Judgement) -> int:
-    """Return the exit code that stands for a judgement."""
-    from latspan._study.compare import Judgement
-
-    return {
-        Judgement.WORSE: MISSED,
-        Judgement.INCONCLUSIVE: INCONCLUSIVE,
-        Judgement.NOT_INTERPRETABLE: NOT_INTERPRETABLE,
-    }.get(judgement, 0)
 
 
 COMMAND: Final = Command(

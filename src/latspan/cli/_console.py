@@ -9,7 +9,9 @@ message is ignored.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -21,6 +23,7 @@ __all__ = [
     "OutputError",
     "deliver_output",
     "escape_unencodable",
+    "on_terminal",
     "output",
     "print_lines",
     "print_message",
@@ -90,6 +93,28 @@ def escape_unencodable() -> None:
     stdout: TextIO | None = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")
+
+
+def on_terminal(line: str, stream: TextIO, *, hanging: int = 0) -> list[str]:
+    """
+    Return a line as lines that are as wide as the terminal; elsewhere, it is one line.
+
+    Args:
+        line: The line.
+        stream: Where it is printed.
+        hanging: Indentation of all lines but the first.
+    """
+    if not stream.isatty():
+        return [line]
+    width = shutil.get_terminal_size().columns
+    # A path or a name is never broken.
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def silence_output() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._shown import address, foreign
+from latspan.cli._argument_types import counting_number
 from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, ModelServer, chats, send
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
@@ -52,14 +53,14 @@ server is stopped at the end, also after Ctrl-C."""
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests",
-        type=_at_least_one,
+        type=counting_number,
         default=40,
         metavar="N",
         help="chats to send (default: %(default)s); p99 needs 100",
     )
     parser.add_argument(
         "--concurrency",
-        type=_at_least_one,
+        type=counting_number,
         default=4,
         metavar="N",
         help=f"chats at a time (default: %(default)s); more than {_SLOTS} of them queue",
@@ -212,7 +213,7 @@ def _printer() -> Callable[[Snapshot], None]:
 
 
 def _print_json(snapshot: Snapshot) -> None:
-    from latspan.reports import demo_document
+    from latspan.reports._json import demo_document
 
     with output() as out:
         print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False), file=out)
@@ -241,16 +242,6 @@ def _print_step(purpose: str, step: str, *, guide: str) -> None:
     path = Path(__file__).resolve().parents[3] / "docs" / "guides" / f"{guide}.md"
     if path.is_file():
         print_message(f"  {path.as_uri()}")
-
-
-def _at_least_one(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
-    return number
 
 
 COMMAND: Final = Command(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command, attribute_argument
-from latspan.cli._console import output, print_message
-from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
+from latspan.cli._argument_types import name_and_value
+from latspan.cli._command import Command
+from latspan.cli._console import print_message
+from latspan.cli._exit_codes import exit_code_of_diagnosis
+from latspan.cli._judging import FIRST_TARGET, add_forms, add_goal, print_result, require_study
+from latspan.cli._progress import reading
 from latspan.cli._results import NamedPath, named_path
 from latspan.errors import ConfigError, RecordingError
-from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
     from latspan._recording.folder import Recording
@@ -60,18 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="inference path, recording, traces, URL of Jaeger or Tempo, or .hlog",
     )
-    parser.add_argument(
-        "--goal",
-        metavar="GOAL",
-        help="percentile and metric: 'p95 duration', 'p99 ttft' (default: the first target of the"
-        " load test, or p95 duration)",
-    )
-    parser.add_argument(
-        "--limit-ms",
-        type=float,
-        metavar="N",
-        help="target of the goal in milliseconds; if it is met, there is nothing to fix",
-    )
+    add_goal(parser, FIRST_TARGET, met="; if it is met, there is nothing to fix")
     parser.add_argument("--kind", choices=("request", "call"), help="judge requests or calls")
     parser.add_argument(
         "--path",
@@ -109,21 +99,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--header",
         action="append",
         default=[],
-        type=attribute_argument,
+        type=name_and_value,
         metavar="NAME=VALUE",
         help="Jaeger or Tempo: header of each request, for example a tenant; can be repeated",
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_true", help="print one JSON document (latspan.diagnosis/1)"
-    )
-    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    add_forms(parser, "latspan.diagnosis/1", markdown=" for a ticket")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # First, because a missing package is reported before the work, not after it.
-    with needs_study():
-        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    require_study()
 
     from latspan._recording.folder import open_recording
     from latspan._segments import Kind
@@ -158,22 +142,23 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.calibration is not None:
         calibration = open_recording(arguments.calibration)
     try:
-        diagnosis = diagnose_source(
-            source,
-            goal,
-            traces=_query(arguments),
-            step=arguments.step,
-            calibration=calibration,
-            budget=None if target is None else target.budget,
-            stable_tokens=arguments.stable_tokens,
-        )
+        with reading():
+            diagnosis = diagnose_source(
+                source,
+                goal,
+                traces=_query(arguments),
+                step=arguments.step,
+                calibration=calibration,
+                budget=None if target is None else target.budget,
+                stable_tokens=arguments.stable_tokens,
+            )
     except OSError as error:
         raise ConfigError(
             f"cannot read {error.filename or arguments.source}: {error.strerror or error}",
             hint="use the path of a recording, a file of OTLP/JSON traces or a .hlog file",
         ) from error
     _print(diagnosis, source, arguments)
-    exit_code = _exit_code(diagnosis)
+    exit_code = exit_code_of_diagnosis(diagnosis)
     if named is not None:
         document = diagnosis_document(diagnosis)
         named.keep(Task.DIAGNOSE, document, exit_code=exit_code, recordings=[source])
@@ -262,37 +247,18 @@ def _window(text: str) -> float:
 
 
 def _print(diagnosis: Diagnosis, source: str, arguments: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from latspan.reports import DiagnosisReport
     from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown
 
-    with output() as out:
-        if arguments.json:
-            print(json.dumps(diagnosis_document(diagnosis), indent=2, allow_nan=False), file=out)
-        elif arguments.markdown:
-            print(diagnosis_markdown(diagnosis), end="", file=out)
-        else:
-            Console(highlight=False, file=out).print(DiagnosisReport(diagnosis), crop=False)
+    print_result(
+        arguments,
+        document=lambda: diagnosis_document(diagnosis),
+        report=lambda: [DiagnosisReport(diagnosis)],
+        markdown=lambda: diagnosis_markdown(diagnosis),
+    )
     is_text = not arguments.json and not arguments.markdown
     if diagnosis.finding is not None and is_text and Path(source).is_dir():
         print_message(f"hint: latspan report {source} shows single requests")
-
-
-def _exit_code(diagnosis: Diagnosis) -> int:
-    from latspan._study.diagnose import Conclusion
-    from latspan._study.stats import Verdict
-
-    if diagnosis.conclusion is Conclusion.INVALID:
-        return NOT_INTERPRETABLE
-    if diagnosis.conclusion is Conclusion.NOTHING_TO_FIX:
-        return 0
-    if diagnosis.conclusion is Conclusion.UNRELIABLE:
-        return MISSED
-    if diagnosis.conclusion is Conclusion.FIX:
-        missed = diagnosis.target is not None and diagnosis.target.verdict is Verdict.MISSED
-        return MISSED if missed else 0
-    return INCONCLUSIVE
 
 
 COMMAND: Final = Command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._shown import foreign
+from latspan.cli._argument_types import positive_number
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_lines, print_message
 from latspan.cli._doctor_program import SCHEMA as PROGRAM_SCHEMA
@@ -46,9 +46,9 @@ if either does not arrive, if an installed library cannot be instrumented, or if
 a variable is misspelt or invalid. Secrets are not shown. Settings that an
 application passes to latspan.configure() override those shown here.
 
-With a program, runs it as `latspan run` does, and reports on standard error what
-was recorded, which libraries were missed and why, and whether its telemetry
-arrived. The output and the exit code are the program's own."""
+With a program, runs it as `latspan run` does, and reports on standard error
+what was recorded, which libraries were missed and why, and whether its
+telemetry arrived. The output and the exit code are the program's own."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=positive_number,
         default=5.0,
         metavar="SECONDS",
         help="seconds to wait for each response (default: %(default)g)",
@@ -191,16 +191,6 @@ def _of(integration: Integration) -> tuple[str, str, str]:
         "broken": ("fail", f"cannot be loaded: {reason}"),
     }[integration.status.value]
     return mark, integration.name, explanation
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
-    return seconds
 
 
 COMMAND: Final = Command(

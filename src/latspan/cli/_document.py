@@ -29,7 +29,8 @@ from NAME.toml and the results that measure, diagnose and verify have kept:
 
 Nothing is invented: what is not known is stated as missing, with the command
 that gives it. Running it again replaces the pages, but never one that you have
-edited: delete its first line to keep your changes.
+edited: that page is kept, and the others are written. Delete a page to have it
+written again.
 
 Exit codes: 0 complete; 2 usage; 3 written, but something is missing; 4 a result
 cannot be read."""
@@ -63,23 +64,28 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     loop = loop_of(named.file)
     folder = named.file.parent / "write-ups" / named.file.stem
-    files = write_pages(
+    files, kept = write_pages(
         loop,
         folder if arguments.output is None else Path(arguments.output),
         datetime.now(UTC).date(),
     )
     missing = missing_of(loop)
     exit_code = INCONCLUSIVE if missing else 0
-    document = write_up_document(loop, [os.path.relpath(each, named.file.parent) for each in files])
+    relative = [
+        [os.path.relpath(each, named.file.parent) for each in group] for group in (files, kept)
+    ]
+    document = write_up_document(loop, *relative)
     if arguments.json:
         with output() as out:
             print(json.dumps(document, indent=2, allow_nan=False), file=out)
     for file in files:
         print_message(f"wrote {file}")
+    for file in kept:
+        print_message(f"kept {file}: it was edited; delete it to have it written again")
     for what, command in missing:
         print_message(f"missing: {what}; {command}")
-    kept = {**document, "baseline": None, "diagnosis": None, "verification": None}
-    named.keep(Task.DOCUMENT, kept, exit_code=exit_code)
+    result = {**document, "baseline": None, "diagnosis": None, "verification": None}
+    named.keep(Task.DOCUMENT, result, exit_code=exit_code)
     return exit_code
 
 

@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command, attribute_argument
+from latspan.cli._argument_types import name_and_value
+from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.errors import ConfigError
 
@@ -26,8 +27,8 @@ HdrHistogram, without loss:
   diff    show the percentiles of two files side by side
   merge   merge the files of several processes or hosts into one
 
-Values written by other programs are read as nanoseconds. If a percentile has too
-few values, the number of values that it needs is shown instead."""
+Values written by other programs are read as nanoseconds. If a percentile has
+too few values, the number of values that it needs is shown instead."""
 
 _EXAMPLES: Final = (
     ("latspan histogram show latspan.hlog", "show every metric and segment"),
@@ -106,7 +107,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--where",
         action="append",
         default=[],
-        type=attribute_argument,
+        type=name_and_value,
         metavar="NAME=VALUE",
         help="select only series with this attribute; can be repeated",
     )

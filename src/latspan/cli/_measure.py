@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
     folder = folder_of(arguments, settings.name)
     for line in _plan(settings):
         print_message(line)
-    with LiveDisplay() as display:
+    with LiveDisplay(has_lines=not arguments.json) as display:
         measure(settings, folder, display)
     measurement = summarize(open_recording(folder))
     join_recording(folder).update(conditions=measurement.observed)

@@ -24,17 +24,22 @@ Time between two drawings on a terminal.
 Drawing takes some milliseconds of this process, in which the load generator runs less often.
 """
 
-_LINE_S: Final = 10.0
+_LINE_S: Final = 5.0
+"""Time between two lines if nothing can be redrawn."""
 _FEWEST: Final = 20
 """Number of values from which a running p95 is shown."""
 
 
 class LiveDisplay:
-    """Display that reads the running account of a step on a thread of its own."""
+    """
+    Display that reads the running account of a step on a thread of its own.
 
-    def __init__(self) -> None:
-        stderr: TextIO | None = sys.stderr
-        self._is_live = stderr is not None and stderr.isatty()
+    Args:
+        has_lines: Whether lines are printed if nothing can be redrawn.
+    """
+
+    def __init__(self, *, has_lines: bool = True) -> None:
+        self._has_lines = has_lines
         self._stop = threading.Event()
         self._shown: _Shown | None = None
         self._thread = threading.Thread(target=self._draw, name="latspan-progress", daemon=True)
@@ -59,10 +64,10 @@ class LiveDisplay:
         self._shown = _Shown(step, progress)
 
     def _draw(self) -> None:
-        if self._is_live:
+        if _can_redraw():
             self._draw_live()
             return
-        while not self._stop.wait(_LINE_S):
+        while self._has_lines and not self._stop.wait(_LINE_S):
             shown = self._shown
             if shown is not None:
                 print_message(f"  {shown.line()}")
@@ -78,6 +83,17 @@ class LiveDisplay:
                 shown = self._shown
                 if shown is not None:
                     live.update(Text(f"  {shown.line()}", no_wrap=True), refresh=True)
+
+
+def _can_redraw() -> bool:
+    """Return whether stderr is a terminal on which rich draws; on a dumb one it draws nothing."""
+    stderr: TextIO | None = sys.stderr
+    if stderr is None or not stderr.isatty():
+        return False
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 class _Shown:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from latspan._shown import address, foreign
-from latspan.cli._command import positive_number, positive_numbers
-from latspan.cli._measure_limits import MOST_LIMIT_NS, check_limits, check_size
+from latspan.cli._argument_types import (
+    counting_number,
+    counting_numbers,
+    duration_s,
+    json_object,
+    percentile_number,
+    positive_number,
+    positive_numbers,
+    target_limit,
+    whole_number,
+)
+from latspan.cli._measure_limits import check_limits, check_size
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,13 +55,7 @@ _MOST_GENERATED: Final = 20_000
 _OF_A_DURATION: Final = 2_000
 """Number of generated prompts if the number of requests is not known."""
 
-_TARGET: Final = re.compile(
-    r"(?P<metric>[a-z_]+)\s+p(?P<percentile>\d+(?:\.\d+)?)\s+(?:<=?\s*)?"
-    r"(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)"
-)
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _VARIABLE: Final = re.compile("[A-Z][A-Z0-9_]*")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     load.add_argument(
         "--concurrency",
-        type=_counts,
+        type=counting_numbers,
         metavar="N[,N...]",
         help="requests in flight; the next one is sent when one ends (closed loop)",
     )
@@ -107,22 +110,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="speed of the replay: 2 doubles the rate (default: 1)",
     )
     load.add_argument(
-        "--requests", type=_count, metavar="N", help="measured requests (default: 100; p99: 300)"
+        "--requests",
+        type=counting_number,
+        metavar="N",
+        help="measured requests (default: 100; p99: 300)",
     )
     load.add_argument(
-        "--duration", type=_seconds, metavar="TIME", help="time to measure, such as 30s or 5m"
+        "--duration", type=duration_s, metavar="TIME", help="time to measure, such as 30s or 5m"
     )
     load.add_argument(
-        "--warmup", type=_whole, metavar="N", help="requests before the measured ones (default: 10)"
+        "--warmup",
+        type=whole_number,
+        metavar="N",
+        help="requests before the measured ones (default: 10)",
     )
     load.add_argument(
         "--max-in-flight",
-        type=_count,
+        type=counting_number,
         metavar="N",
         help="limit on an open loop; a request that waits for it is late, and that counts",
     )
     load.add_argument(
-        "--seed", type=_whole, metavar="N", help="seed of everything random (default: 0)"
+        "--seed", type=whole_number, metavar="N", help="seed of everything random (default: 0)"
     )
     requests = parser.add_argument_group("requests")
     requests.add_argument("--model", help="model; if not given, the only one of the endpoint")
@@ -134,17 +143,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     requests.add_argument(
         "--prompt-words",
-        type=_count,
+        type=counting_number,
         default=100,
         metavar="N",
         help="median length of generated prompts; one in ten is ten times longer (default: 100)",
     )
     requests.add_argument(
-        "--max-tokens", type=_count, metavar="N", help="limit on output tokens (default: 128)"
+        "--max-tokens",
+        type=counting_number,
+        metavar="N",
+        help="limit on output tokens (default: 128)",
     )
     requests.add_argument(
         "--body",
-        type=_fields,
+        type=json_object,
         default={},
         metavar="JSON",
         help="""further fields of each request, such as '{"temperature": 0}'""",
@@ -157,7 +169,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     requests.add_argument(
         "--timeout",
-        type=_seconds,
+        type=duration_s,
         metavar="TIME",
         help="time limit of each request (default: 60s)",
     )
@@ -172,7 +184,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     results = parser.add_argument_group("results")
     results.add_argument(
         "--check",
-        type=_target,
+        type=target_limit,
         action="append",
         default=[],
         metavar="TARGET",
@@ -180,7 +192,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     results.add_argument(
         "--percentile",
-        type=_percentile,
+        type=percentile_number,
         metavar="P",
         help="highest percentile to show (default: 95)",
     )
@@ -237,6 +249,8 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
     function = None if "://" in what else what
     traffic = None if path is None else path.traffic
     targets: tuple[Target, ...] = (*(() if path is None else path.targets), *arguments.check)
+    if function is not None:
+        _refuse_metrics_of_calls(targets)
     percentile = arguments.percentile or max((each.percentile for each in targets), default=95.0)
     seed = arguments.seed if arguments.seed is not None else traffic.seed if traffic else 0
     timeout_s = arguments.timeout or (traffic.timeout_s if traffic else None) or 60.0
@@ -271,6 +285,18 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
         reuse_connections=not arguments.new_connections,
         otlp_endpoint=arguments.otlp_endpoint,
     )
+
+
+def _refuse_metrics_of_calls(targets: Sequence[Target]) -> None:
+    """Refuse a target that no request of a function has, before the load is sent."""
+    from latspan._metrics import OF_REQUESTS
+
+    for target in targets:
+        if target.metric not in OF_REQUESTS:
+            raise ConfigError(
+                f"the requests of a function have no {target.metric}",
+                hint=f"a target of a function is of {' or '.join(OF_REQUESTS)}",
+            )
 
 
 def _described(target: str) -> tuple[str, InferencePath | None]:
@@ -457,74 +483,3 @@ def _lengths_in(folder: str) -> Iterator[int]:
             hint="recordings never hold prompts; use a JSONL file, or a recording whose server"
             " reports token counts",
         )
-
-
-def _counts(text: str) -> list[float]:
-    return [float(_count(part)) for part in text.split(",")]
-
-
-def _whole(text: str, least: int = 0) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
-    if number < least:
-        raise argparse.ArgumentTypeError(f"at least {least}, not {number}")
-    return number
-
-
-def _count(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _seconds(text: str) -> float:
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a time; use for example 500ms, 30s, 5m")
-    return float(found[1]) * _SECONDS[found[2]]
-
-
-def _percentile(text: str) -> float:
-    number = positive_number(text.removeprefix("p"))
-    if not 1 <= number < 100:
-        raise argparse.ArgumentTypeError(f"from 1 to below 100, for example 95, not {text}")
-    return number
-
-
-def _fields(text: str) -> Mapping[str, Any]:
-    try:
-        fields: Any = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise argparse.ArgumentTypeError("""not a JSON object; for example '{"temperature": 0}'""")
-    for name in ("messages", "model", "stream", "stream_options"):
-        if name in fields:
-            raise argparse.ArgumentTypeError(f"latspan sets the field '{name}' itself")
-    return cast("dict[str, Any]", fields)
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _target(text: str) -> Target:
-    from latspan._targets import Target
-
-    found = _TARGET.fullmatch(text.strip().lower())
-    if found is None:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a target; for example 'ttft p95 500ms' or 'duration p99 10s'"
-        )
-    limit = float(found["limit"]) * (1e6 if found["unit"] == "ms" else 1e9)
-    if not limit <= MOST_LIMIT_NS:
-        raise argparse.ArgumentTypeError(f"the limit {found['limit'][:20]} is too large")
-    try:
-        return Target(
-            metric=found["metric"],
-            percentile=float(found["percentile"]),
-            limit_ns=round(limit),
-            source="--check",
-        )
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None

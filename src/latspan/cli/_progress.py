@@ -10,9 +10,12 @@ from typing import Final, TextIO
 
 from latspan.cli._console import print_message
 
-__all__ = ["progress"]
+__all__ = ["progress", "reading"]
 
 _LINES_EVERY: Final = 10
+
+_SHORT_BYTES: Final = 20_000_000
+"""Size of a recording that is read in about a second, so that no progress is shown."""
 
 
 @contextmanager
@@ -63,3 +66,43 @@ def _lines(total: int, noun: str) -> Generator[Callable[[], None]]:
             print_message(f"  {done:,} of {total:,} {noun}, {monotonic() - began_s:.1f} s")
 
     yield advance
+
+
+@contextmanager
+def reading() -> Generator[None]:
+    """Show how much of each recording has been read, on a terminal and of large ones only."""
+    stderr: TextIO | None = sys.stderr
+    if stderr is None or not stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from latspan._recording.folder import watched_reading
+
+    columns = (
+        TextColumn("  {task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def show(read: int, total: int) -> None:
+        if total < _SHORT_BYTES:
+            return
+        if read >= total:
+            bar.stop()
+            for task in bar.task_ids:
+                bar.remove_task(task)
+            return
+        if not bar.task_ids:
+            bar.add_task("reading the recording", total=total)
+            bar.start()
+        bar.update(bar.task_ids[0], completed=read)
+
+    try:
+        with watched_reading(show):
+            yield
+    finally:
+        bar.stop()

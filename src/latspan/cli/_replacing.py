@@ -7,14 +7,16 @@ contents are written to it.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, LatspanError
 
 __all__ = ["replacing"]
 
@@ -46,7 +48,8 @@ def replacing(output: str) -> Generator[Path]:
         )
     with folder as name:
         written = Path(name) / "written"
-        yield written
+        with _refused(output, written=written):
+            yield written
         with _refused(output):
             if not is_file:
                 with written.open("rb") as source, Path(output).open("wb") as device:
@@ -66,13 +69,33 @@ def _mode_of(path: Path) -> int | None:
 
 
 @contextmanager
-def _refused(output: str) -> Generator[None]:
-    """Raise an error of the system as a :class:`ConfigError` that names the file."""
+def _refused(output: str, *, written: Path | None = None) -> Generator[None]:
+    """
+    Raise an error of the system as a :class:`ConfigError` that names the file.
+
+    Args:
+        output: Path given by the user.
+        written: File that the caller of :func:`replacing` writes. If given, errors that do not
+            concern it are raised unchanged: the caller may read other files.
+    """
     try:
         yield
     except (OSError, RuntimeError) as error:
+        if written is not None and not _is_of_writing(error, written):
+            raise
         why = getattr(error, "strerror", None) or "its symbolic links form a loop"
         raise ConfigError(
             f"cannot write to {output}: {why}",
-            hint="use a path in an existing folder that you can write to",
+            hint="use a path in an existing folder that you can write to, with free space",
         ) from error
+
+
+def _is_of_writing(error: Exception, written: Path) -> bool:
+    """Return whether an error arose because a file could not be written."""
+    if not isinstance(error, OSError) or isinstance(error, LatspanError):
+        return False
+    # Only an error of opening a file has its name.
+    return error.errno in _FULL or error.filename in (written, str(written))
+
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

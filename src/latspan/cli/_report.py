@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     recording = open_recording(arguments.recording)
     if arguments.json:
-        from latspan.reports import demo_document
+        from latspan.reports._json import demo_document
 
         snapshot = recording.snapshot()
         with output() as out:

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from latspan._study.loop import Task
     from latspan._targets import InferencePath, Target
 
-__all__ = ["NamedPath", "named_path"]
+__all__ = ["NamedPath", "known_paths", "named_path"]
+
+_MOST_NAMES: Final = 10
+"""Number of inference paths that a message lists."""
 
 _CONTENT: Final = "--body"
+_HIDING: Final = frozenset({_CONTENT, "--options", "--after-options"})
+"""Options whose value may hold fields of requests."""
 """Option whose value is a part of each request."""
 
 
@@ -84,6 +89,20 @@ class NamedPath:
         print_message(f"result: {kept}; latspan status shows the next command")
 
 
+def known_paths() -> str:
+    """Return a sentence about the inference paths of the current folder."""
+    from latspan._targets import files_in
+
+    try:
+        names = [shlex.quote(each.stem) for each in files_in(Path())]
+    except OSError:
+        names = []
+    if not names:
+        return "there is no inference path in this folder; latspan init chat writes one"
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return f"inference paths in this folder: {', '.join(names[:_MOST_NAMES])}{more}"
+
+
 def named_path(what: str, arguments: argparse.Namespace) -> NamedPath | None:
     """
     Return the inference path that an argument names; ``None`` for an address or a function.
@@ -108,12 +127,26 @@ def named_path(what: str, arguments: argparse.Namespace) -> NamedPath | None:
 def _shown(words: Sequence[str]) -> str:
     """Return a command line without fields of requests, which may be content, and without keys."""
     shown: list[str] = []
+    option = ""
     for word in words:
-        name, equals, _ = word.partition("=")
-        if shown and shown[-1] == _CONTENT:
-            shown.append(HIDDEN)
-        elif equals and name == _CONTENT:
-            shown.append(f"{name}={HIDDEN}")
+        name, equals, value = word.partition("=")
+        if option:
+            shown.append(_value_shown(option, word))
+            option = ""
+        elif equals and name in _HIDING:
+            shown.append(f"{name}={_value_shown(name, value)}")
         else:
             shown.append(word)
+            option = word if word in _HIDING else ""
     return foreign(shlex.join(shown))
+
+
+def _value_shown(option: str, value: str) -> str:
+    """Return the value of an option that is content, or that has options of its own."""
+    if option == _CONTENT:
+        return HIDDEN
+    try:
+        return _shown(shlex.split(value))
+    except ValueError:
+        # A quote is open, so it is unknown where the content ends.
+        return HIDDEN

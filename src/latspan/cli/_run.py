@@ -37,10 +37,10 @@ process; with --report or --record, it is a child of this process.
 
 Settings come from the environment:
 
-  LATSPAN_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT   address of the OTLP receiver
-  LATSPAN_SERVICE_NAME, or OTEL_SERVICE_NAME         service name of the program
-  LATSPAN_DISABLED_INSTRUMENTATIONS                  integrations to leave off
-  OTEL_SDK_DISABLED=true                             switches latspan off
+  LATSPAN_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT  address of the OTLP receiver
+  LATSPAN_SERVICE_NAME, or OTEL_SERVICE_NAME        service name of the program
+  LATSPAN_DISABLED_INSTRUMENTATIONS                 integrations to leave off
+  OTEL_SDK_DISABLED=true                            switches latspan off
 
 All other LATSPAN_* and OTEL_* variables apply too. Settings that the program
 itself passes to latspan.configure() override them."""

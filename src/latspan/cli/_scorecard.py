@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._command import Command, attribute_argument
+from latspan.cli._argument_types import name_and_value
+from latspan.cli._command import Command
 from latspan.cli._console import output
 from latspan.errors import ConfigError
 
@@ -24,9 +25,9 @@ PATH is a recording, a .hlog file, a file of OTLP/JSON traces that the
 Collector's file exporter wrote, a folder of any of them, or the URL of a
 Prometheus server that has latspan's metrics.
 
-Timeouts and completed requests are fractions of all intended requests, with 95 %
-confidence intervals. A failed request counts as slower than every other one.
-Weeks begin on Monday, in UTC."""
+Timeouts and completed requests are fractions of all intended requests, with
+95 % confidence intervals. A failed request counts as slower than every other
+one. Weeks begin on Monday, in UTC."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--where",
         action="append",
         default=[],
-        type=attribute_argument,
+        type=name_and_value,
         metavar="NAME=VALUE",
         help="count only requests with this attribute; can be repeated",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 from contextlib import ExitStack, chdir
 from datetime import datetime
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from latspan._drawing import listed
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
+from latspan.cli._exit_codes import INCONCLUSIVE, NOT_INTERPRETABLE, exit_code_of, most_urgent
+from latspan.cli._judging import add_forms, print_result, require_study
 from latspan.cli._measure_options import OVERRIDING
 from latspan.errors import ConfigError, LatspanError
-from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan._study.sweep import Finding, PathSweep
+    from latspan._study.sweep import PathSweep
     from latspan._workflow import Rounds
     from latspan.cli._sweep_plan import Planned, SweepPlan
 
@@ -49,7 +50,8 @@ Ctrl-C ends the sweep, and keeps what was measured.
 
 Exit codes: 0 no drift; 1 a target is missed, or a path is slower than in its
 baseline or in the previous sweep; 2 usage; 3 inconclusive: more runs or
-requests are needed; 4 a path could not be measured or compared."""
+requests are needed, or no path could be measured; 4 a path could not be
+measured or compared."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,23 +120,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the recordings (default: sweeps/TIME)",
     )
     runs.add_argument("--no-result", action="store_true", help="do not keep the results")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--dry-run", action="store_true", help="list what would be measured, and how long it takes"
-    )
-    form.add_argument(
-        "--pin", action="store_true", help="make the newest sweep of each path its baseline"
-    )
-    form.add_argument(
-        "--json", action="store_true", help="print one JSON document (latspan.sweep/1)"
+    add_forms(
+        parser,
+        "latspan.sweep/1",
+        others=(
+            ("--dry-run", "list what would be measured, and how long it takes"),
+            ("--pin", "make the newest sweep of each path its baseline"),
+        ),
     )
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # First, because a missing package is reported before the load, not after it.
-    with needs_study():
-        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
-        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    require_study()
 
     from latspan._study.loop import loops_in
     from latspan._study.sweep import traffic_of
@@ -250,6 +247,10 @@ def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
         except LatspanError as error:
             errors[each.name] = error.message
     notes = list(plan.notes)
+    # A path whose inputs did not change needs no measurement: its last result still applies.
+    is_empty = not (plan.paths or errors or plan.unchanged)
+    if is_empty:
+        notes.append("Nothing was measured.")
     if is_other:
         notes.append("Measured at another load than that of the files: only targets are judged.")
     _print(swept, plan, errors, notes, arguments, interrupted=done.interrupt is not None)
@@ -257,12 +258,12 @@ def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
         print_message(f"recordings: {folder}")
     if not (arguments.no_result or is_other):
         _keep(swept, plan, done)
-        _print_hints(swept)
+        _print_hints(swept, plan, arguments)
     if done.interrupt is not None:
         raise done.interrupt
     codes = [exit_code_of(each.finding) for each in swept]
-    codes += [NOT_INTERPRETABLE] * bool(errors)
-    return next((code for code in (MISSED, NOT_INTERPRETABLE, INCONCLUSIVE) if code in codes), 0)
+    codes += [NOT_INTERPRETABLE] * bool(errors) + [INCONCLUSIVE] * is_empty
+    return most_urgent(codes)
 
 
 def _overrides(planned: Planned) -> bool:
@@ -302,8 +303,6 @@ def _print(
     *,
     interrupted: bool,
 ) -> None:
-    from rich.console import Console
-
     from latspan.reports._sweep import SweepReport
     from latspan.reports._sweep_json import sweep_document
 
@@ -311,15 +310,13 @@ def _print(
     if plan.traffic is not None:
         requests = plan.traffic.requests
         traffic = {each.name: requests.get(each.named.path.name, 0) for each in plan.paths}
-    with output() as out:
-        if arguments.json:
-            document = sweep_document(
-                swept, errors=errors, notes=notes, traffic=traffic, interrupted=interrupted
-            )
-            print(json.dumps(document, indent=2, allow_nan=False), file=out)
-        else:
-            report = SweepReport(swept, errors, notes, traffic)
-            Console(highlight=False, file=out).print(report, crop=False)
+    print_result(
+        arguments,
+        document=lambda: sweep_document(
+            swept, errors=errors, notes=notes, traffic=traffic, interrupted=interrupted
+        ),
+        report=lambda: [SweepReport(swept, errors, notes, traffic)],
+    )
 
 
 def _keep(swept: list[PathSweep], plan: SweepPlan, done: Rounds) -> None:
@@ -336,30 +333,34 @@ def _keep(swept: list[PathSweep], plan: SweepPlan, done: Rounds) -> None:
         )
 
 
-def _print_hints(swept: list[PathSweep]) -> None:
-    if any(each.runs and each.baseline is None for each in swept):
-        print_message("hint: latspan sweep --pin makes this sweep the baseline of the next ones")
+def _print_hints(swept: list[PathSweep], plan: SweepPlan, arguments: argparse.Namespace) -> None:
+    from latspan._study.sweep import Finding
+
+    # Later sweeps would take drift or a missed target for the normal state.
+    good = [each for each in swept if each.finding is not Finding.DRIFT]
+    first = [each.name for each in good if each.runs and each.baseline is None]
+    if first:
+        is_whole = not (arguments.path or arguments.only_changed or arguments.top)
+        chosen = "" if is_whole and len(first) == len(plan.paths) else _chosen(first)
+        print_message(
+            f"hint: latspan sweep --pin{chosen} makes this sweep the baseline of the next ones"
+        )
     for each in swept:
         comparison = None if each.baseline is None else each.baseline.comparison
         names = (
             [] if comparison is None else [one.name for one in comparison.differences if one.blocks]
         )
         if names:
+            pin = f"pin a new baseline with latspan sweep --pin{_chosen([each.name])}, or "
             print_message(
-                f"hint: {each.name}: {listed(names)}: if this is intended, pin a new baseline with"
-                f" latspan sweep --pin --path {each.name}, or use --changed NAME"
+                f"hint: {each.name}: {listed(names)}: if this is intended,"
+                f" {pin if each in good else ''}use --changed NAME"
             )
 
 
-def exit_code_of(finding: Finding) -> int:
-    """Return the exit code that stands for what a sweep found."""
-    from latspan._study.sweep import Finding
-
-    return {
-        Finding.DRIFT: MISSED,
-        Finding.INCONCLUSIVE: INCONCLUSIVE,
-        Finding.NOT_INTERPRETABLE: NOT_INTERPRETABLE,
-    }.get(finding, 0)
+def _chosen(names: list[str]) -> str:
+    """Return the options of a command that select inference paths."""
+    return "".join(f" --path {shlex.quote(name)}" for name in names)
 
 
 COMMAND: Final = Command(

@@ -75,12 +75,14 @@ class SweepPlan:
         errors: Error of each path that cannot be measured, by its name.
         notes: What a reader must know, one sentence each.
         traffic: Traffic by which they are ranked; ``None`` without.
+        unchanged: Paths that are left out because nothing changed since their last result.
     """
 
     paths: tuple[Planned, ...]
     errors: dict[str, LatspanError]
     notes: tuple[str, ...]
     traffic: Traffic | None
+    unchanged: tuple[str, ...] = ()
 
     def rows(self, runs: int) -> Iterator[PlannedRow]:
         """Yield a row of the table of ``--dry-run`` for each path."""
@@ -165,12 +167,14 @@ def plan_sweep(
         chosen = [called[each] for each in ranked if called[each] in planned]
         notes += traffic.notes
         notes += _unknown(traffic, called)
+    same: list[str] = []
     if arguments.only_changed:
         same = [name for name in chosen if planned[name].changed == ()]
         chosen = [name for name in chosen if name not in same]
         if same:
             notes.append(f"Nothing changed since the last result: {', '.join(same)}.")
-    return SweepPlan(tuple(planned[name] for name in chosen), errors, tuple(notes), traffic)
+    paths = tuple(planned[name] for name in chosen)
+    return SweepPlan(paths, errors, tuple(notes), traffic, tuple(same))
 
 
 def _planned(file: Path, arguments: argparse.Namespace) -> Planned:

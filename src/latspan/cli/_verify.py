@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from latspan._shown import foreign
+from latspan._units import NS_PER_MS
 from latspan.cli._command import Command
-from latspan.cli._compare import exit_code_of
-from latspan.cli._console import output, print_message
-from latspan.cli._results import NamedPath, named_path
+from latspan.cli._console import on_terminal, output, print_message
+from latspan.cli._exit_codes import exit_code_of
+from latspan.cli._judging import (
+    FIRST_TARGET,
+    add_forms,
+    add_goal,
+    add_margin,
+    print_result,
+    require_study,
+)
+from latspan.cli._results import NamedPath, known_paths, named_path
 from latspan.errors import ConfigError
-from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
+    from latspan._study.compare import Run
     from latspan._study.verify import Quality, Verification
+    from latspan._targets import Target
+    from latspan._workflow import QualityCommand
 
 __all__ = ["COMMAND"]
 
 _LEAST_RUNS: Final = 2
 _USUAL_RUNS: Final = 5
+_SIDES: Final = ("before", "after")
 
 _DESCRIPTION: Final = """\
 Measures a system before and after one change, with the same test, and answers
@@ -42,8 +55,11 @@ commands, or the options, unless they are given here.
 conditions that belong to it may differ, and a lever that a client sets must
 differ. Two levers at once are measured, but not attributable.
 
---items compares the quality of the answers; a drop fails the change, whatever
-the speed, and too few items are inconclusive.
+The command of --quality-command, or [quality] command in NAME.toml, checks the
+quality once per side. With an evaluation set (--items, or [quality] items) it
+writes the answers to the file {answers}, and they are compared; otherwise 0 is
+good enough, and 1 is not. --answers compares files that exist. A drop fails the
+change, whatever the speed, and too few items are inconclusive.
 
 Exit codes: 0 improved or no worse; 1 worse; 2 usage; 3 inconclusive; 4 not
 interpretable, or a file cannot be read. Whether the target is met is stated
@@ -103,11 +119,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the recordings (default: verifications/NAME-TIME)",
     )
     judged = parser.add_argument_group("judgement")
-    judged.add_argument("--goal", metavar="GOAL", help="percentile and metric: 'p95 ttft'")
-    judged.add_argument("--limit-ms", type=float, metavar="N", help="target in milliseconds")
-    judged.add_argument(
-        "--margin", type=float, metavar="RATIO", help="ratio up to which the goal is no worse"
-    )
+    add_goal(judged, f"the target of the inference path, or {FIRST_TARGET}")
+    add_margin(judged)
     judged.add_argument("--items", metavar="FILE", help="JSONL file of the evaluation set")
     judged.add_argument(
         "--answers",
@@ -116,35 +129,40 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSONL files of the answers of both sides, with id and answer",
     )
     judged.add_argument(
+        "--quality-command",
+        metavar="CMD",
+        help="command that checks the quality of the side that is in effect, {side}; '' for none",
+    )
+    judged.add_argument(
         "--quality-margin",
         type=float,
         default=0.05,
         metavar="DROP",
         help="largest drop of the mean score that is accepted (default: %(default)s)",
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_true", help="print one JSON document (latspan.verification/1)"
-    )
-    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    add_forms(parser, "latspan.verification/1", markdown=" for a pull request or a CI summary")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # First, because a missing package is reported before the load, not after it.
-    with needs_study():
-        import numpy  # noqa: F401, ICN001 # pyright: ignore[reportUnusedImport]
-        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    require_study()
 
     from latspan._study.compare import question, runs_in
     from latspan._study.loop import Task
     from latspan._study.verify import LEVERS, lever_named, verify
+    from latspan._workflow import INVALID_RUNS
     from latspan.reports._verification import verification_document
 
     if arguments.levers:
         with output() as out:
             for lever in LEVERS.values():
-                print(f"{lever.name:22}{lever.summary}; may hurt {lever.may_hurt}", file=out)
+                line = f"{lever.name:22}{lever.summary}; may hurt {lever.may_hurt}"
+                print("\n".join(on_terminal(line, out, hanging=22)), file=out)
         return 0
+    if arguments.what is None and arguments.recorded is None:
+        raise ConfigError(
+            "what to measure is missing",
+            hint=f"latspan verify NAME, or --recorded BEFORE AFTER; {known_paths()}",
+        )
     named = None if arguments.what is None else named_path(arguments.what, arguments)
     if named is not None:
         _complete(arguments, named)
@@ -155,9 +173,15 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "--lever is missing: what is changed?", hint="latspan verify --levers lists them"
         )
+    folder, checked = _prepared(arguments, "" if named is None else f"{named.file.stem}-")
+    # Files that exist are read first, because a mistake in them is reported before the load.
     quality = _quality(arguments)
-    folders = _folders(arguments, "" if named is None else f"{named.file.stem}-")
+    folders = _folders(arguments, folder, checked)
+    if checked is not None:
+        quality = checked.result()
     before, after = (runs_in(folder) for folder in folders)
+    if named is not None:
+        _refuse_others([*before, *after], named)
     asked = question(
         arguments.goal,
         before,
@@ -173,6 +197,7 @@ def _run(arguments: argparse.Namespace) -> int:
         levers,
         quality=quality,
         is_switched=bool(arguments.after_command),
+        repeated=len(list((folder / INVALID_RUNS).glob("*"))) if measured else 0,
         returned=arguments.runs // 2 if measured and arguments.order == "aba" else 0,
     )
     _print(found, arguments)
@@ -194,20 +219,68 @@ def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
         arguments.after_options = change.options
         arguments.before_command = change.undo
         arguments.after_command = change.apply
+    if arguments.quality_command is None and arguments.answers is None:
+        arguments.quality_command = quality.command
     if arguments.items is None and arguments.answers is None and quality.items:
         answers = [quality.before, quality.after]
-        # Answers that do not exist yet are compared later, with --recorded.
+        # Answers that do not exist yet are written by the command, or compared later, with
+        # --recorded.
         exist = all(map(os.path.exists, [quality.items, *answers]))
-        if all(answers) and (exist or arguments.recorded is not None):
+        if arguments.quality_command and arguments.recorded is None:
+            arguments.items = quality.items
+            arguments.answers = answers if all(answers) else None
+        elif all(answers) and (exist or arguments.recorded is not None):
             arguments.items, arguments.answers = quality.items, answers
     if arguments.goal is None:
         target = named.open_target
         arguments.goal = f"p{target.percentile:g} {target.metric}"
+    if arguments.limit_ms is None:
+        arguments.limit_ms = _limit_ms(arguments.goal, named.path.targets)
+
+
+def _refuse_others(runs: Sequence[Run], named: NamedPath) -> None:
+    """Refuse recordings of another system than that of the file, whose result it would become."""
+    from latspan._load import Endpoint
+
+    described = named.path.endpoint
+    if "://" in described:
+        described = Endpoint.from_url(described).shown
+    for run in runs:
+        measured = run.conditions.get("measured")
+        if described and measured is not None and measured != described:
+            raise ConfigError(
+                f"{run.name} is of {foreign(str(measured))}, and {named.file.name} has the endpoint"
+                f" {described}",
+                hint="judge it without a name: latspan verify --recorded BEFORE AFTER",
+            )
+
+
+def _limit_ms(goal: str, targets: Sequence[Target]) -> float | None:
+    """Return the limit of the target that a goal is of; ``None`` if no target is of this goal."""
+    from latspan._targets import parse_percentile_of
+
+    asked = parse_percentile_of(goal)
+    limits_ns = (
+        each.limit_ns
+        for each in targets
+        if (each.metric, each.percentile) == (asked.metric, asked.percentile)
+    )
+    return next((limit_ns / NS_PER_MS for limit_ns in limits_ns), None)
 
 
 def _quality(arguments: argparse.Namespace) -> Quality | None:
-    from latspan._study.verify import compare_quality
+    """Return the comparison of answers that exist; ``None`` if they do not, or not yet."""
+    from latspan._study.verify import check_items, compare_quality
 
+    if arguments.quality_command and arguments.recorded is None:
+        if arguments.items is not None:
+            check_items(Path(arguments.items), margin=arguments.quality_margin)
+        return None
+    if arguments.quality_command:
+        print_message(
+            "the check of the quality is not run: it needs the system in the state of each side,"
+            " and --recorded does not switch it"
+        )
     if (arguments.items is None) != (arguments.answers is None):
         raise ConfigError(
             "--items and --answers belong together",
@@ -219,13 +292,40 @@ def _quality(arguments: argparse.Namespace) -> Quality | None:
     return compare_quality(Path(arguments.items), before, after, margin=arguments.quality_margin)
 
 
-def _folders(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Path]:
+def _prepared(arguments: argparse.Namespace, prefix: str) -> tuple[Path, QualityCommand | None]:
+    """
+    Return the folder of the recordings, and the command that checks the quality of both sides.
+
+    Args:
+        arguments: The command line.
+        prefix: Beginning of the name of the folder.
+    """
+    from latspan._workflow import QualityCommand
+
+    now = datetime.now().astimezone()
+    folder = Path(arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S-%f}")
+    if not arguments.quality_command or arguments.recorded is not None:
+        return folder, None
+    answers = arguments.answers or [folder / f"answers-{side}.jsonl" for side in _SIDES]
+    return folder, QualityCommand(
+        command=arguments.quality_command,
+        items=None if arguments.items is None else Path(arguments.items),
+        answers=dict(zip(_SIDES, map(Path, answers), strict=True)),
+        margin=arguments.quality_margin,
+        report=print_message,
+    )
+
+
+def _folders(
+    arguments: argparse.Namespace, folder: Path, quality: QualityCommand | None
+) -> tuple[Path, Path]:
     """
     Return the folders of both sides, after the measurements if there are to be some.
 
     Args:
         arguments: The command line.
-        prefix: Beginning of the name of the folder.
+        folder: Folder of the recordings.
+        quality: Check of the quality of both sides.
     """
     from latspan._workflow import Order, Plan, measure_both
 
@@ -234,11 +334,6 @@ def _folders(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Path]:
         if before.resolve() == after.resolve():
             raise ConfigError("BEFORE and AFTER are the same", hint="record after the change")
         return before, after
-    if arguments.what is None:
-        raise ConfigError(
-            "what to measure is missing",
-            hint="latspan verify NAME --lever LEVER, or --recorded BEFORE AFTER",
-        )
     if not (arguments.after_command or arguments.after_options):
         raise ConfigError(
             "nothing would be changed between the runs",
@@ -255,19 +350,18 @@ def _folders(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Path]:
             f"--runs {arguments.runs} is too few",
             hint=f"use {_LEAST_RUNS} or more; {_USUAL_RUNS} are usual",
         )
-    now = datetime.now().astimezone()
-    folder = arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S-%f}"
     plan = Plan(
         what=arguments.what,
-        folder=Path(folder),
+        folder=folder,
         runs=arguments.runs,
         order=Order(arguments.order),
         options=_split(arguments.options),
         after_options=_split(arguments.after_options),
         before_command=arguments.before_command,
         after_command=arguments.after_command,
+        quality=quality,
     )
-    sides = measure_both(plan, print_message)
+    sides = measure_both(plan, print_message, shows_progress=not arguments.json)
     print_message(f"recordings: {folder}")
     return sides
 
@@ -280,21 +374,18 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _print(found: Verification, arguments: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from latspan.reports._verification import (
         VerificationReport,
         verification_document,
         verification_markdown,
     )
 
-    with output() as out:
-        if arguments.json:
-            print(json.dumps(verification_document(found), indent=2, allow_nan=False), file=out)
-        elif arguments.markdown:
-            print(verification_markdown(found), end="", file=out)
-        else:
-            Console(highlight=False, file=out).print(VerificationReport(found), crop=False)
+    print_result(
+        arguments,
+        document=lambda: verification_document(found),
+        report=lambda: [VerificationReport(found)],
+        markdown=lambda: verification_markdown(found),
+    )
 
 
 COMMAND: Final = Command(

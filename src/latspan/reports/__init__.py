@@ -10,9 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._metrics import Expectations
 from latspan.reports._extra import needs_study
-from latspan.reports._json import DEMO_SCHEMA, demo_document
 
 if TYPE_CHECKING:
     from latspan.reports._diagnosis import DiagnosisReport
@@ -20,14 +19,10 @@ if TYPE_CHECKING:
     from latspan.reports._waterfall import Waterfall
 
 __all__ = [
-    "DEFAULT_EXPECTATIONS",
-    "DEMO_SCHEMA",
     "DiagnosisReport",
     "Expectations",
     "Report",
     "Waterfall",
-    "demo_document",
-    "needs_study",
 ]
 
 _DRAWN_BY: Final = {

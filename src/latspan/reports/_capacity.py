@@ -14,7 +14,7 @@ from latspan._drawing import FAINT, count, milliseconds, percent
 from latspan._segments import KIND_NOUNS
 from latspan._study.capacity import CapacityStudy, HoldOut, Label, Point, Projection, Refusal
 from latspan._units import NS_PER_S
-from latspan.reports._layout import aligned, heads, prose, shown, title
+from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 
 __all__ = ["CapacityReport"]
 
@@ -66,9 +66,7 @@ class CapacityReport:
         )
         yield from _table(study, options)
         yield Text()
-        facts = [(Text(name, style="bold"), Text(text)) for name, text in _facts(study)]
-        if facts:
-            yield from aligned(facts, left=(0, 1), options=options)
+        yield from _listed_facts(study, options)
         yield from _refusals(study, options)
         for note in study.notes:
             yield prose(note, options, style=FAINT)
@@ -104,7 +102,27 @@ def _table(study: CapacityStudy, options: ConsoleOptions) -> Iterator[Text]:
                 Text(_bar(line, scale, ascii_only=options.ascii_only), style=style),
             ]
         )
-    yield from aligned(rows, left=(5, 6), options=options)
+    lines_of_text = list(aligned(rows, left=(5, 6), options=options))
+    if not options.is_terminal or max(line.cell_len for line in lines_of_text) <= options.max_width:
+        yield from lines_of_text
+        return
+    # A narrow terminal has the plot below the numbers, and so nothing is left out.
+    yield from aligned([(row[0], *row[2:-1]) for row in rows], left=(4,), options=options)
+    yield Text()
+    yield from aligned([(*row[:2], row[-1]) for row in rows], left=(2,), options=options)
+
+
+def _listed_facts(study: CapacityStudy, options: ConsoleOptions) -> Iterator[Text]:
+    facts = list(_facts(study))
+    width = max((len(name) for name, _ in facts), default=0)
+    for name, text in facts:
+        line = f"{MARGIN}{name:<{width}}{MARGIN}{text}"
+        if options.is_terminal:
+            wrapped = prose(line, options, hanging=width + 2 * len(MARGIN))
+        else:
+            wrapped = shown(Text(line), options)
+        wrapped.stylize("bold", 0, len(MARGIN) + len(name))
+        yield wrapped
 
 
 def _of_rung(point: Point) -> _Line:

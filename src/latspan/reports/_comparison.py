@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._drawing import FAINT, count, milliseconds, needs, percent
+from latspan._drawing import FAINT, count, difference, milliseconds, needs, percent
 from latspan._segments import KIND_NOUNS
 from latspan._study.compare import (
     SEGMENT,
@@ -23,7 +23,7 @@ from latspan._study.compare import (
     Weight,
 )
 from latspan._study.stats import Verdict
-from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+from latspan.reports._layout import MARGIN, fitted, prose, shown, title
 
 __all__ = ["JUDGEMENT_STYLES", "ComparisonReport", "change_of", "interval_of", "value_of"]
 
@@ -91,24 +91,37 @@ def _differences(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:
 
 
 def _rows(rows: Sequence[Row], options: ConsoleOptions) -> Iterator[Text]:
-    table: list[Sequence[Text]] = [
-        heads("", "", "before", "after", "change", "95 % interval", "result")
+    cells = [
+        {
+            "metric": Text(row.name.removeprefix(SEGMENT)),
+            "": Text(f"p{row.percentile:g}"),
+            "before": Text(value_of(row.before_ns)),
+            "after": Text(value_of(row.after_ns)),
+            "change": Text(change_of(row)),
+            "95 % interval": Text(interval_of(row)),
+            "result": Text(_result(row), style=_STYLES[row.change]),
+        }
+        for row in rows
+        if row.change is not Change.TOO_FEW or row is rows[0]
     ]
-    for row in rows:
-        if row.change is Change.TOO_FEW and row is not rows[0]:
-            continue
-        table.append(
-            [
-                Text(row.name.removeprefix(SEGMENT)),
-                Text(f"p{row.percentile:g}"),
-                Text(value_of(row.before_ns)),
-                Text(value_of(row.after_ns)),
-                Text(change_of(row)),
-                Text(interval_of(row)),
-                Text(_result(row), style=_STYLES[row.change]),
-            ]
-        )
-    yield from aligned(table, left=(0, 1, 6), options=options)
+    yield from _table(cells, ("metric", "", "result"), ("change",), options)
+
+
+def _table(
+    rows: Sequence[Mapping[str, Text]],
+    left: Sequence[str],
+    implied: Sequence[str],
+    options: ConsoleOptions,
+) -> Iterator[Text]:
+    """Yield a table; a narrow terminal leaves out the columns that its others imply."""
+    lines, _ = fitted(
+        {head: [row[head] for row in rows] for head in rows[0]},
+        left=left,
+        left_out_first=implied,
+        names=left[:1],
+        options=options,
+    )
+    yield from lines
 
 
 def _result(row: Row) -> str:
@@ -136,46 +149,35 @@ def interval_of(row: Row) -> str:
 
 def _segments(explanation: Explanation, noun: str, options: ConsoleOptions) -> Iterator[Text]:
     yield title("what changed", f"mean of the slow {noun}, whose segments add up", options=options)
-    table: list[Sequence[Text]] = [
-        heads("segment", "before", "after", "difference", "95 % interval", "")
-    ]
-    table += [
+    rows = [
         _segment(each, explanation)
         for each in explanation.segments
         if abs(each.difference_ns) >= _LEAST_NS
     ]
-    table.append(
-        [
-            Text("in all"),
-            Text(milliseconds(explanation.before_ns)),
-            Text(milliseconds(explanation.after_ns)),
-            Text(_signed(explanation.difference_ns)),
-            Text(),
-            Text(),
-        ]
-    )
-    yield from aligned(table, left=(0, 5), options=options)
+    in_all = {
+        "before": Text(milliseconds(explanation.before_ns)),
+        "after": Text(milliseconds(explanation.after_ns)),
+        "difference": Text(difference(explanation.difference_ns)),
+    }
+    rows.append({"segment": Text("in all"), **in_all, "95 % interval": Text(), "": Text()})
+    yield from _table(rows, ("segment", ""), ("before",), options)
 
 
-def _segment(each: SegmentChange, explanation: Explanation) -> list[Text]:
+def _segment(each: SegmentChange, explanation: Explanation) -> dict[str, Text]:
     interval = ""
     if each.low_ns is not None and each.high_ns is not None:
-        interval = f"{_signed(each.low_ns)} to {_signed(each.high_ns)}"
+        interval = f"{difference(each.low_ns).removesuffix(' ms')} to {difference(each.high_ns)}"
     word = "real" if each.is_real else "could be chance"
     if each is explanation.leading:
         word = "explains it"
-    return [
-        Text(each.name),
-        Text(milliseconds(each.before_ns)),
-        Text(milliseconds(each.after_ns)),
-        Text(_signed(each.difference_ns)),
-        Text(interval),
-        Text(word, style="bold" if each.is_real else FAINT),
-    ]
-
-
-def _signed(value_ns: float) -> str:
-    return f"{value_ns / 1e6:+,.1f} ms"
+    return {
+        "segment": Text(each.name),
+        "before": Text(milliseconds(each.before_ns)),
+        "after": Text(milliseconds(each.after_ns)),
+        "difference": Text(difference(each.difference_ns)),
+        "95 % interval": Text(interval),
+        "": Text(word, style="bold" if each.is_real else FAINT),
+    }
 
 
 def _judgement(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from latspan._drawing import milliseconds
+from latspan._drawing import difference, milliseconds
 from latspan._shown import printable
 from latspan._study.compare import (
     SEGMENT,
@@ -186,7 +186,7 @@ def _lines(found: Comparison) -> Iterator[str]:
         for each in found.explanation.segments:
             yield (
                 f"| {escaped(each.name)} | {milliseconds(each.before_ns)} |"
-                f" {milliseconds(each.after_ns)} | {each.difference_ns / 1e6:+,.1f} ms |"
+                f" {milliseconds(each.after_ns)} | {difference(each.difference_ns)} |"
                 f" {'real' if each.is_real else 'could be chance'} |"
             )
         yield ""

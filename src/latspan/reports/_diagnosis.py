@@ -47,7 +47,7 @@ class DiagnosisReport(Printable):
         if not self.is_brief and diagnosis.attribution is not None:
             yield from _shares(diagnosis, options)
             yield Text()
-        if not self.is_brief and diagnosis.budget:
+        if not self.is_brief and any(row.limit_ns is not None for row in diagnosis.budget):
             yield from _budget(diagnosis.budget, options)
             yield Text()
         yield prose(diagnosis.sentence, options, style="bold")
@@ -80,7 +80,7 @@ def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
     yield title(str(diagnosis.goal), about, options=options)
     yield shown(
         Text(
-            f"{MARGIN}mean of the {len(attribution.tail):,} around it,"
+            f"{MARGIN}mean of the slowest {len(attribution.tail):,},"
             f" and of the {len(attribution.typical):,} typical ones",
             style=FAINT,
         ),

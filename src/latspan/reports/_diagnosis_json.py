@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from latspan._drawing import milliseconds, percent
+from latspan._shown import printable
 from latspan._study.diagnose import Conclusion, Diagnosis
 from latspan._units import to_seconds
 
@@ -18,6 +19,9 @@ __all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown", "esca
 
 DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
+
+_LONGEST: Final = 10_000
+"""Maximum number of characters of a text in Markdown."""
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
@@ -106,7 +110,8 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Return a text without characters that Markdown would interpret."""
+    """Return a text on one line, without characters that Markdown or a terminal interprets."""
+    text = printable(text, longest=_LONGEST)
     for character in "\\`*_[]|<>":
         text = text.replace(character, f"\\{character}")
     return text

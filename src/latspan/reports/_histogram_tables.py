@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,6 @@ from rich.text import Text
 
 from latspan._drawing import FAINT, SOURCE_LETTERS, count, instant, needs, quantity
 from latspan._segments import Source
-from latspan._shown import printable
 from latspan._units import TimeUnit
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
 from latspan.reports._histogram_rows import (
@@ -23,7 +22,7 @@ from latspan.reports._histogram_rows import (
     paired,
     percentiles_of,
 )
-from latspan.reports._layout import MARGIN, aligned, heads, shown, title
+from latspan.reports._layout import MARGIN, aligned, fitted, heads, shortened, shown, title
 
 __all__ = ["HistogramDiffTable", "HistogramsTable"]
 
@@ -36,9 +35,6 @@ _LEFT_OUT_FIRST: Final = ("series", "p90", "p99.9", "source")
 
 _LONGEST_NAME: Final = 60
 """Maximum length of a name in a table; ``--json`` contains the whole name."""
-
-_SHORTEST_NAME: Final = 12
-"""Length to which a narrow terminal may shorten the names of a column."""
 
 _MOST_FOLDED: Final = 3
 """Number of folded rows that are named."""
@@ -79,7 +75,14 @@ class HistogramsTable:
         rows = enough if self.fold and enough else self.rows
         named = _Names(self.rows, self.by)
         columns = self._columns(rows, named)
-        yield from _fitting(columns, named, options)
+        lines, _ = fitted(
+            columns,
+            left=(*named.heads, "source"),
+            left_out_first=_LEFT_OUT_FIRST,
+            names=named.heads,
+            options=options,
+        )
+        yield from lines
         if len(rows) < len(self.rows):
             folded = list(filter(_is_folded, self.rows))
             yield shown(Text(MARGIN + _folded(folded, named), style=FAINT), options)
@@ -187,60 +190,10 @@ class HistogramDiffTable:
         yield from aligned(lines, left=range(len(named.heads) + 1), options=options)
 
 
-def _fitting(
-    columns: dict[str, list[Text]], named: _Names, options: ConsoleOptions
-) -> Iterator[Text]:
-    """
-    Yield the table, at most as wide as the terminal.
-
-    Columns are left out first; if that is not enough, names are shortened.
-    """
-    lines = _lines(columns, named, options)
-    for name in _LEFT_OUT_FIRST:
-        if _excess(lines, options) <= 0:
-            break
-        columns = {head: cells for head, cells in columns.items() if head != name}
-        lines = _lines(columns, named, options)
-    widths = {head: max(map(_width, columns[head]), default=0) for head in named.heads}
-    for head in sorted(widths, key=widths.__getitem__, reverse=True):
-        excess = _excess(lines, options)
-        if excess <= 0:
-            break
-        longest = max(widths[head] - excess, _SHORTEST_NAME)
-        columns[head] = [Text(_shortened(cell.plain, longest)) for cell in columns[head]]
-        lines = _lines(columns, named, options)
-    yield from lines
-
-
-def _lines(columns: dict[str, list[Text]], named: _Names, options: ConsoleOptions) -> list[Text]:
-    rows = [heads(*columns), *zip(*columns.values(), strict=True)]
-    left = [at for at, head in enumerate(columns) if head in named.heads or head == "source"]
-    return list(aligned(rows, left=left, options=options))
-
-
-def _excess(lines: Iterable[Text], options: ConsoleOptions) -> int:
-    """Return by how many columns the terminal is too narrow; a file or a program has no width."""
-    return max(map(_width, lines)) - options.max_width if options.is_terminal else 0
-
-
-def _shortened(name: str, longest: int) -> str:
-    """Return a name with an ellipsis in its middle: long names often differ at their end only."""
-    # Escapes of characters that are not printable are longer than the characters.
-    name = printable(name, longest=4 * len(name) + 3)
-    if len(name) <= longest:
-        return name
-    tail = (longest - 1) // 3
-    return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
-
-
 def _is_folded(row: HistogramRow) -> bool:
     held = row.histogram
     # Values that were not counted as they are must stay visible.
     return held.count < _FEW and not held.rejected and not held.clamped
-
-
-def _width(line: Text) -> int:
-    return line.cell_len
 
 
 def _folded(rows: Sequence[HistogramRow], named: _Names) -> str:
@@ -277,7 +230,7 @@ class _Names:
             *key.by,
         )
         return tuple(
-            Text("—" if word is None else _shortened(word, _LONGEST_NAME)) for word in words
+            Text("—" if word is None else shortened(word, _LONGEST_NAME)) for word in words
         )
 
 

@@ -8,7 +8,7 @@ from outside and not every terminal has every character.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import ConsoleOptions
@@ -17,7 +17,7 @@ from rich.text import Text
 from latspan._drawing import FAINT
 from latspan._shown import printable
 
-__all__ = ["MARGIN", "aligned", "heads", "prose", "shown", "title"]
+__all__ = ["MARGIN", "aligned", "fitted", "heads", "prose", "shortened", "shown", "title"]
 
 MARGIN: Final = "  "
 
@@ -28,6 +28,9 @@ _LONGEST_LINE: Final = 4_000
 """Maximum length of a line, in characters; no terminal is that wide."""
 
 _WIDEST_PROSE: Final = 96
+
+_SHORTEST_NAME: Final = 12
+"""Length to which a narrow terminal may shorten the names of a column."""
 
 _TO_ASCII: Final = str.maketrans(
     {"—": "-", "·": "-", "█": "#", "▓": "=", "░": "-", "µ": "u", "≤": "<=", "…": "..."}
@@ -61,10 +64,14 @@ def heads(*names: str) -> tuple[Text, ...]:
 
 
 def aligned(
-    rows: Sequence[Sequence[Text]], *, left: Sequence[int], options: ConsoleOptions
+    rows: Sequence[Sequence[Text]],
+    *,
+    left: Sequence[int],
+    options: ConsoleOptions,
+    longest: int = _LONGEST_CELL,
 ) -> Iterator[Text]:
     """Yield one line per row; columns are as wide as needed, right-aligned unless in ``left``."""
-    rows = [[shown(cell, options, longest=_LONGEST_CELL) for cell in row] for row in rows]
+    rows = [[shown(cell, options, longest=longest) for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         line = Text(no_wrap=True, overflow="ignore")
@@ -74,6 +81,81 @@ def aligned(
             line.append_text(cell + space if index in left else Text(space) + cell)
         line.rstrip()
         yield line
+
+
+def fitted(
+    columns: Mapping[str, Sequence[Text]],
+    *,
+    left: Collection[str],
+    left_out_first: Sequence[str],
+    names: Sequence[str],
+    sentences: str = "",
+    options: ConsoleOptions,
+) -> tuple[list[Text], tuple[str, ...]]:
+    """
+    Return the lines of a table that is at most as wide as the terminal, and what was left out.
+
+    Columns are left out first; if that is not enough, names are shortened. A file or a program has
+    no width and receives the whole table.
+
+    Args:
+        columns: Cells of each column, by its heading.
+        left: Columns that are aligned to the left.
+        left_out_first: Columns that a narrow terminal does without, in this order.
+        names: Columns whose cells may be shortened.
+        sentences: Last column, whose cells are cut at their end; empty if there is none.
+        options: Options of the console that shows it.
+    """
+    kept = {head: list(cells) for head, cells in columns.items()}
+    longest = _LONGEST_LINE if sentences else _LONGEST_CELL
+    lines = _lines(kept, left, options, longest)
+    for head in left_out_first:
+        if _excess(lines, options) <= 0:
+            break
+        kept.pop(head, None)
+        lines = _lines(kept, left, options, longest)
+    widths = {head: max((cell.cell_len for cell in kept[head]), default=0) for head in names}
+    for head in sorted(widths, key=widths.__getitem__, reverse=True):
+        excess = _excess(lines, options)
+        if excess <= 0:
+            break
+        width = max(widths[head] - excess, _SHORTEST_NAME)
+        kept[head] = [Text(shortened(cell.plain, width)) for cell in kept[head]]
+        lines = _lines(kept, left, options, longest)
+    if sentences and _excess(lines, options) > 0:
+        # The other columns are as wide as before, so that each line is cut in the last one only.
+        width = options.max_width - (2 if options.ascii_only else 0)
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+            shown(line, options)
+    return lines, tuple(head for head in columns if head not in kept)
+
+
+def _lines(
+    columns: Mapping[str, Sequence[Text]],
+    left: Collection[str],
+    options: ConsoleOptions,
+    longest: int,
+) -> list[Text]:
+    rows = [heads(*columns), *zip(*columns.values(), strict=True)]
+    at_left = [at for at, head in enumerate(columns) if head in left]
+    return list(aligned(rows, left=at_left, options=options, longest=longest))
+
+
+def _excess(lines: Iterable[Text], options: ConsoleOptions) -> int:
+    """Return by how many columns the terminal is too narrow."""
+    widest = max(line.cell_len for line in lines)
+    return widest - options.max_width if options.is_terminal else 0
+
+
+def shortened(name: str, longest: int) -> str:
+    """Return a name with an ellipsis in its middle: long names often differ at their end only."""
+    # Escapes of characters that are not printable are longer than the characters.
+    name = printable(name, longest=4 * len(name) + 3)
+    if len(name) <= longest:
+        return name
+    tail = (longest - 1) // 3
+    return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
 
 
 def prose(text: str, options: ConsoleOptions, *, style: str = "", hanging: int = 0) -> Text:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan import semconv
 from latspan._drawing import FAINT, count, listed, milliseconds, needs, percent
 from latspan._segments import Outcome
 from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
@@ -156,7 +157,7 @@ def _failures(step: StepSummary) -> str:
         if outcome is not Outcome.COMPLETED
     }
     parts = [f"{number:,} {outcome.value}" for outcome, number in failed.items()]
-    errors = [f"{name} {number:,}" for name, number in step.errors.items()]
+    errors = [text for each in step.errors.items() if (text := _error(*each, failed))]
     missing = [
         f"{number:,} {word}"
         for number, word in ((step.unsent, "not sent"), (step.cut, "cut off at the end"))
@@ -164,8 +165,21 @@ def _failures(step: StepSummary) -> str:
     ]
     if not parts and not missing:
         return "no request failed"
-    text = f"failed: {listed(parts)} ({', '.join(errors)})" if parts else ""
+    reasons = f" ({', '.join(errors)})" if errors else ""
+    text = f"failed: {listed(parts)}{reasons}" if parts else ""
     return "; ".join(each for each in (text, ", ".join(missing)) if each)
+
+
+def _error(name: str, number: int, failed: Mapping[Outcome, int]) -> str:
+    """Return an error and how often it occurred; empty if the outcome says the same."""
+    if name in failed:
+        return ""
+    if name != semconv.ERROR_TYPE_OTHER:
+        return f"{name} {number:,}"
+    # The conventions have this one value for every error without a type.
+    if failed.get(Outcome.TRUNCATED, 0) >= number:
+        return f"{count(number, 'response')} ended without an end mark"
+    return f"{count(number, 'error')} without a type"
 
 
 def _cache(step: StepSummary) -> str:

@@ -13,11 +13,11 @@ from latspan._drawing import milliseconds
 from latspan._study.loop import Loop
 from latspan._units import NS_PER_S
 from latspan.reports._diagnosis_json import escaped
+from latspan.reports._marker import marked
 from latspan.reports._write_up import (
     code,
     comparison_table,
     conclusion,
-    marker,
     plain,
     sentence_of,
 )
@@ -27,22 +27,22 @@ __all__ = ["guide_page", "pull_request_page", "runbook_page"]
 
 def runbook_page(loop: Loop, today: date) -> str:
     """Return the runbook: commands, where to look, decision rules, and the way back."""
-    return "\n".join(_runbook(loop, today)) + "\n"
+    return marked(loop.file.stem, _runbook(loop, today))
 
 
 def guide_page(loop: Loop, today: date) -> str:
     """Return the guide, for a person who meets the inference path for the first time."""
-    return "\n".join(_guide(loop, today)) + "\n"
+    return marked(loop.file.stem, _guide(loop, today))
 
 
 def pull_request_page(loop: Loop) -> str:
     """Return the description of the change for a pull request."""
-    return "\n".join(_pull_request(loop)) + "\n"
+    return marked(loop.file.stem, _pull_request(loop))
 
 
 def _runbook(loop: Loop, today: date) -> Iterator[str]:
     path, name = loop.path, loop.name
-    yield from (marker(loop), f"# Runbook of {escaped(path.name)}", "", f"Written on {today}.", "")
+    yield from (f"# Runbook of {escaped(path.name)}", "", f"Written on {today}.", "")
     for target in path.targets:
         yield f"- target: {escaped(target.label)}; owner: {plain(target.owner)}"
     yield from ("", "## Commands", "", "| to | command |", "|---|---|")
@@ -138,7 +138,7 @@ def _way_back(loop: Loop) -> Iterator[str]:
 
 def _guide(loop: Loop, today: date) -> Iterator[str]:
     path = loop.path
-    yield from (marker(loop), f"# {escaped(path.name)} on one page", "")
+    yield from (f"# {escaped(path.name)} on one page", "")
     yield f"As of {today}: {escaped(conclusion(loop))}."
     yield ""
     for target in path.targets:
@@ -173,7 +173,6 @@ def _goal(loop: Loop) -> str:
 
 def _pull_request(loop: Loop) -> Iterator[str]:
     path, verification = loop.path, loop.verification
-    yield marker(loop)
     if verification is None:
         yield f"## {escaped(path.name)}: {escaped(conclusion(loop))}"
         return
@@ -187,4 +186,4 @@ def _pull_request(loop: Loop) -> Iterator[str]:
     yield f"- may be traded for speed: {plain(', '.join(path.may_give_up))}"
     yield f"- flag of the rollout: {plain(path.change.flag)}"
     yield f"- way back: {plain('; '.join(path.change.rollback) or path.change.undo)}"
-    yield f"- to repeat: {code(f'latspan {verification.command}')} (measured on {verification.day})"
+    yield f"- to repeat: {code(verification.repeated())} (measured on {verification.day})"

@@ -9,7 +9,7 @@ from typing import Final
 
 from latspan._drawing import GLOSSARY, SOURCE_WORDS, listed, percent
 from latspan._recording import RequestRecord
-from latspan._segments import Outcome, SegmentName, SegmentTotal, Source
+from latspan._segments import Outcome, SegmentName, SegmentTotal, Source, weaker
 
 __all__ = [
     "SegmentShare",
@@ -146,7 +146,7 @@ def _shares(records: Iterable[RequestRecord]) -> tuple[SegmentShare, ...]:
         summed[total.name] = SegmentTotal(
             total.name,
             before.duration_ns + total.duration_ns,
-            before.source.weaker(total.source),
+            weaker(before.source, total.source),
         )
     whole_ns = sum(total.duration_ns for total in summed.values())
     shares = (

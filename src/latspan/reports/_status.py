@@ -26,7 +26,7 @@ from latspan._study.loop import (
     is_done,
     next_of,
 )
-from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+from latspan.reports._layout import MARGIN, fitted, prose, shown, title
 
 __all__ = ["STATUS_SCHEMA", "StatusReport", "status_document"]
 
@@ -39,6 +39,8 @@ _STYLES: Final = {
     State.STALE: "yellow",
     State.NOT_NEEDED: FAINT,
 }
+_LEFT_OUT_FIRST: Final = ("instrument", "target", "watch", "change", "document")
+"""Columns that a narrow terminal does without, in this order; the table of each path has them."""
 _FIRST: Final = NextCommand(
     "latspan init chat", "no inference path yet: this writes the file of one, with a target"
 )
@@ -83,12 +85,22 @@ def _error(listed: Listed, options: ConsoleOptions) -> Iterator[Text]:
 
 
 def _overview(paths: Sequence[Listed], options: ConsoleOptions) -> Iterator[Text]:
-    rows: list[Sequence[Text]] = [heads("path", *(each.value for each in Task), "done")]
-    for each in paths:
-        if each.loop is not None:
-            cells = [Text(one.state, style=_STYLES[one.state]) for one in each.loop.tasks]
-            rows.append((Text(each.file.stem), *cells, Text(_tally(each.loop))))
-    yield from aligned(rows, left=range(len(Task) + 2), options=options)
+    loops = [each.loop for each in paths if each.loop is not None]
+    if not loops:
+        return
+    columns = {"path": [Text(each.file.stem) for each in paths if each.loop is not None]}
+    for task in Task:
+        states = [each.state(task).state for each in loops]
+        columns[task.value] = [Text(state, style=_STYLES[state]) for state in states]
+    columns["done"] = [Text(_tally(each)) for each in loops]
+    lines, _ = fitted(
+        columns,
+        left=columns.keys(),
+        left_out_first=_LEFT_OUT_FIRST,
+        names=("path",),
+        options=options,
+    )
+    yield from lines
 
 
 def _tally(loop: Loop) -> str:
@@ -98,17 +110,20 @@ def _tally(loop: Loop) -> str:
 
 def _path(loop: Loop, folder: Path, options: ConsoleOptions) -> Iterator[Text]:
     yield title(loop.file.stem, loop.path.targets[0].label, options=options)
-    rows: list[Sequence[Text]] = [heads("task", "state", "date", "result")]
-    rows += [
-        (
-            Text(each.task),
-            Text(each.state, style=_STYLES[each.state]),
-            Text(each.day),
-            Text(each.text),
-        )
-        for each in loop.tasks
-    ]
-    yield from aligned(rows, left=range(4), options=options)
+    lines, _ = fitted(
+        {
+            "task": [Text(each.task) for each in loop.tasks],
+            "state": [Text(each.state, style=_STYLES[each.state]) for each in loop.tasks],
+            "date": [Text(each.day) for each in loop.tasks],
+            "result": [Text(each.text) for each in loop.tasks],
+        },
+        left=("task", "state", "date", "result"),
+        left_out_first=(),
+        names=(),
+        sentences="result",
+        options=options,
+    )
+    yield from lines
     yield Text()
     yield title("definition of done", _tally(loop), options=options)
     for each in criteria_of(loop):

@@ -20,7 +20,7 @@ from latspan._study.stats import Verdict
 from latspan._study.sweep import Against, Finding, PathSweep
 from latspan.histogram import values_needed
 from latspan.reports._comparison import JUDGEMENT_STYLES, change_of, value_of
-from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+from latspan.reports._layout import MARGIN, fitted, prose, shown, title
 from latspan.reports._measurement import load_in_words
 
 __all__ = ["PlannedRow", "SweepPlanTable", "SweepReport", "inputs_of"]
@@ -35,6 +35,13 @@ _VERDICT_STYLES: Final = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.U
 _IN_COLUMNS: Final = frozenset({"input_length", "output_length", "cached"})
 """Inputs that have a column of their own."""
 _NONE: Final = "—"
+_NUMBERS: Final = frozenset({"requests", "now", "input", "output", "cached"})
+"""Columns that are aligned to the right."""
+_LEFT_OUT_FIRST: Final = (
+    *("inputs that changed", "cached", "output", "input"),
+    *("goal", "requests", "previous", "target"),
+)
+"""Columns that a narrow terminal does without, in this order; a line below has their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,38 +114,45 @@ class SweepReport:
             yield prose(note, options, style=FAINT)
 
     def _table(self, options: ConsoleOptions) -> Iterator[Text]:
-        ranked = () if self.traffic is None else ("requests",)
-        names = (
-            *("path", *ranked, "finding", "target", "goal", "now"),
-            *("baseline", "previous", "input", "output", "cached", "inputs that changed"),
+        rows = [_cells(each, self.traffic) for each in self.paths]
+        columns = {head: [row[head] for row in rows] for head in rows[0]}
+        lines, left_out = fitted(
+            columns,
+            left=columns.keys() - _NUMBERS,
+            left_out_first=_LEFT_OUT_FIRST,
+            names=("path",),
+            options=options,
         )
-        rows: list[Sequence[Text]] = [heads(*names)]
-        for each in self.paths:
-            requests = (
-                () if self.traffic is None else (Text(f"{self.traffic.get(each.name, 0):,}"),)
-            )
-            rows.append((Text(each.name), *requests, *_cells(each)))
-        numbers = {"requests", "now", "input", "output", "cached"}
-        left = [index for index, name in enumerate(names) if name not in numbers]
-        yield from aligned(rows, left=left, options=options)
+        yield from lines
+        # What a narrow terminal has no column for is one line per path, so that nothing is lost.
+        for row in rows if left_out else ():
+            texts = [(head, row[head].plain) for head in left_out]
+            known = [f"{head} {text}" for head, text in texts if text not in ("", _NONE)]
+            if known:
+                text = f"{row['path'].plain}: {', '.join(known)}"
+                yield prose(text, options, style=FAINT, hanging=len(MARGIN))
 
 
-def _cells(found: PathSweep) -> tuple[Text, ...]:
+def _cells(found: PathSweep, traffic: Mapping[str, int] | None) -> dict[str, Text]:
+    """Return the cells of a path, by the heading of their column."""
+    requests = {} if traffic is None else {"requests": Text(f"{traffic.get(found.name, 0):,}")}
     reference = found.reference
     now = inputs_of(found.runs)
     then = None if reference is None else inputs_of(reference.runs)
-    return (
-        Text(found.finding, style=_FINDING_STYLES[found.finding]),
-        _target(found),
-        Text(_NONE if found.goal is None else str(found.goal)),
-        Text(_value(found)),
-        _against(found.baseline),
-        _against(found.previous),
-        Text(_length(now.input_tokens, None if then is None else then.input_tokens)),
-        Text(_length(now.output_tokens, None if then is None else then.output_tokens)),
-        Text(_cached(now.cached, None if then is None else then.cached)),
-        Text(_changed(reference)),
-    )
+    return {
+        "path": Text(found.name),
+        **requests,
+        "finding": Text(found.finding, style=_FINDING_STYLES[found.finding]),
+        "target": _target(found),
+        "goal": Text(_NONE if found.goal is None else str(found.goal)),
+        "now": Text(_value(found)),
+        "baseline": _against(found.baseline),
+        "previous": _against(found.previous),
+        "input": Text(_length(now.input_tokens, None if then is None else then.input_tokens)),
+        "output": Text(_length(now.output_tokens, None if then is None else then.output_tokens)),
+        "cached": Text(_cached(now.cached, None if then is None else then.cached)),
+        "inputs that changed": Text(_changed(reference)),
+    }
 
 
 def _target(found: PathSweep) -> Text:
@@ -255,20 +269,26 @@ class SweepPlanTable:
             yield prose(note, options, style=FAINT)
 
     def _table(self, options: ConsoleOptions) -> Iterator[Text]:
-        rows: list[Sequence[Text]] = [
-            heads("path", "traffic", "load", "requests", "time", "last result", "changed since")
-        ]
+        rows: list[dict[str, Text]] = []
         for each in self.rows:
             changed = _NONE if each.changed is None else ", ".join(each.changed) or "nothing"
+            requests = _NONE if each.requests is None else f"{self.runs} x {each.requests:,}"
             rows.append(
-                (
-                    Text(each.name),
-                    Text(_NONE if each.traffic is None else f"{each.traffic:,}"),
-                    Text(load_in_words(each.load)),
-                    Text(_NONE if each.requests is None else f"{self.runs} x {each.requests:,}"),
-                    Text("unknown" if each.seconds is None else span_of_time(each.seconds)),
-                    Text(each.last or _NONE),
-                    Text(changed),
-                )
+                {
+                    "path": Text(each.name),
+                    "traffic": Text(_NONE if each.traffic is None else f"{each.traffic:,}"),
+                    "load": Text(load_in_words(each.load)),
+                    "requests": Text(requests),
+                    "time": Text("unknown" if each.seconds is None else span_of_time(each.seconds)),
+                    "last result": Text(each.last or _NONE),
+                    "changed since": Text(changed),
+                }
             )
-        yield from aligned(rows, left=(0, 2, 5, 6), options=options)
+        lines, _ = fitted(
+            {head: [row[head] for row in rows] for head in rows[0]},
+            left=("path", "load", "last result", "changed since"),
+            left_out_first=("last result", "traffic", "changed since", "load"),
+            names=("path",),
+            options=options,
+        )
+        yield from lines

@@ -6,14 +6,14 @@ It is a comparison with what was changed, the quality of the answers and one con
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._drawing import FAINT
-from latspan._study.verify import Verification
+from latspan._study.verify import CommandQuality, Quality, Verification
 from latspan.reports._comparison import JUDGEMENT_STYLES, ComparisonReport
 from latspan.reports._comparison_json import comparison_document, comparison_markdown
 from latspan.reports._diagnosis_json import escaped
@@ -59,7 +59,6 @@ class VerificationReport:
 
 def verification_document(found: Verification) -> dict[str, object]:
     """Return a verification as plain data, ready for ``json.dumps``."""
-    quality = found.quality
     return {
         "schema": VERIFICATION_SCHEMA,
         "judgement": found.judgement.value.replace(" ", "_"),
@@ -69,11 +68,28 @@ def verification_document(found: Verification) -> dict[str, object]:
             for lever in found.levers
         ],
         "attributable": found.is_attributable,
-        "quality": None
-        if quality is None
-        else {**asdict(quality), "judgement": quality.judgement.value, "worse": [*quality.worse]},
+        "quality": None if found.quality is None else _quality(found.quality),
         "comparison": comparison_document(found.comparison),
         "notes": list(found.notes),
+    }
+
+
+def _quality(quality: Quality | CommandQuality) -> dict[str, object]:
+    """Return the result of the check of the quality; both forms have the same fields."""
+    is_command = isinstance(quality, CommandQuality)
+    return {
+        "judgement": quality.judgement.value,
+        "method": "command" if is_command else "items",
+        "sentence": quality.sentence,
+        "items": None if is_command else quality.items,
+        "before": None if is_command else quality.before,
+        "after": None if is_command else quality.after,
+        "low": None if is_command else quality.low,
+        "high": None if is_command else quality.high,
+        "margin": None if is_command else quality.margin,
+        "worse": [] if is_command else list(quality.worse),
+        "characters_before": None if is_command else quality.lengths[0],
+        "characters_after": None if is_command else quality.lengths[1],
     }
 
 

@@ -16,10 +16,19 @@ from latspan._drawing import count, listed, milliseconds, percent
 from latspan._segments import Kind
 from latspan._shown import printable
 from latspan._study.compare import Change
-from latspan._study.loop import Loop, Result, criteria_of, measurement_text, missing_fields
+from latspan._study.loop import (
+    Loop,
+    Result,
+    Task,
+    criteria_of,
+    measurement_text,
+    missing_fields,
+    next_after_write_up,
+)
 from latspan._targets import InferencePath, Target
 from latspan._units import NS_PER_S
 from latspan.reports._diagnosis_json import escaped
+from latspan.reports._marker import marked
 from latspan.reports._measurement import load_in_words
 
 __all__ = [
@@ -27,7 +36,6 @@ __all__ = [
     "code",
     "comparison_table",
     "conclusion",
-    "marker",
     "missing_of",
     "plain",
     "sentence_of",
@@ -60,14 +68,6 @@ def code(text: str) -> str:
     return f"`{printable(text, longest=_LONGEST).replace('`', chr(39))}`"
 
 
-def marker(loop: Loop) -> str:
-    """Return the first line of each page, by which a page of latspan is recognised."""
-    return (
-        f"<!-- latspan document {loop.file.stem} writes this page."
-        " Delete this line to keep changes of yours. -->"
-    )
-
-
 def conclusion(loop: Loop) -> str:
     """Return the conclusion of the pass in a few words."""
     verification = loop.verification
@@ -90,27 +90,37 @@ def sentence_of(result: Result | None) -> str:
 
 def missing_of(loop: Loop) -> list[tuple[str, str]]:
     """Return what the write-up lacks, each with the command that gives it."""
-    name, found = loop.name, list[tuple[str, str]]()
+    name, tasks = loop.name, dict[Task, tuple[str, str]]()
     if loop.baseline is None:
-        found.append(("a measurement before the change", f"latspan measure {name}"))
+        tasks[Task.MEASURE] = ("a measurement before the change", f"latspan measure {name}")
     if loop.verification is None and not loop.is_met:
         if loop.diagnosis is None:
-            found.append(("a diagnosis", f"latspan diagnose {name}"))
-        found.append(("a verification of the change", f"latspan verify {name}"))
+            tasks[Task.DIAGNOSE] = ("a diagnosis", f"latspan diagnose {name}")
+        tasks[Task.VERIFY] = ("a verification of the change", f"latspan verify {name}")
     elif loop.verification is not None and loop.diagnosis is None:
-        found.append(("a diagnosis before the change", f"latspan diagnose {name}"))
-    for each in criteria_of(loop):
+        tasks[Task.DIAGNOSE] = ("a diagnosis before the change", f"latspan diagnose {name}")
+    found = list(tasks.values())
+    upcoming = next_after_write_up(loop)
+    # The last criterion is the write-up itself.
+    for each in criteria_of(loop)[:-1]:
         found += [(field, loop.edit_command) for field in each.fields]
+        # The criteria of a task that is missing are met by the task.
+        if not (each.is_met or each.fields or each.task in tasks):
+            command = "latspan status" if upcoming is None else upcoming.command
+            found.append((f'the criterion "{each.text}"', command))
     return found
 
 
-def write_up_document(loop: Loop, files: Sequence[str]) -> dict[str, object]:
+def write_up_document(
+    loop: Loop, files: Sequence[str], kept: Sequence[str] = ()
+) -> dict[str, object]:
     """
     Return a write-up as plain data, ready for ``json.dumps``.
 
     Args:
         loop: Where the inference path stands.
-        files: Files of the write-up.
+        files: Pages that were written.
+        kept: Pages that a person edited, which were not replaced.
     """
     results = {
         "baseline": loop.baseline,
@@ -122,6 +132,7 @@ def write_up_document(loop: Loop, files: Sequence[str]) -> dict[str, object]:
         "name": loop.file.stem,
         "conclusion": conclusion(loop),
         "files": list(files),
+        "kept": list(kept),
         "not_stated": list(missing_fields(loop)),
         "missing": [{"what": what, "command": command} for what, command in missing_of(loop)],
         **{
@@ -145,11 +156,10 @@ def write_up_page(loop: Loop, today: date) -> str:
         loop: Where the inference path stands.
         today: Date of the page.
     """
-    return "\n".join(_page(loop, today)) + "\n"
+    return marked(loop.file.stem, _page(loop, today))
 
 
 def _page(loop: Loop, today: date) -> Iterator[str]:
-    yield marker(loop)
     yield f"# {escaped(loop.path.name)}: {escaped(conclusion(loop))}"
     yield ""
     yield f"Written on {today} from the results in {code(f'results/{loop.file.stem}')}."
@@ -429,6 +439,7 @@ def _done(loop: Loop) -> Iterator[str]:
 def _missing(loop: Loop) -> Iterator[str]:
     found = missing_of(loop)
     for what, command in found:
-        yield f"- {code(what) if '.' in what else what}: {code(command)}"
+        shown = escaped(what) if " " in what else code(what)
+        yield f"- {shown}: {code(command)}"
     if not found:
         yield "Nothing."

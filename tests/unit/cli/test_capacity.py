@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from latspan.cli import main
 from support.queues import System, write_ladder
+from support.schemas import validated
 
 _SYSTEM = System("queue", 4)
 _TOML = """\
@@ -37,7 +39,7 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def _found(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the document."""
     code = main(["capacity", *arguments, "--json"])
-    return code, json.loads(capsys.readouterr().out)
+    return code, validated(json.loads(capsys.readouterr().out))
 
 
 def test_a_ladder_is_one_document(ladder: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,3 +148,19 @@ def test_a_rate_is_a_number_above_zero(
         main(["capacity", ladder, f"--rate={rate}"])
     assert caught.value.code == 2
     assert "--rate" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_has_the_plot_below_the_numbers(
+    ladder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left out, and no line is wider than the terminal."""
+    # rich takes stdout for a terminal, without colours.
+    for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["capacity", ladder, "--rate", "3,20"]) == 3
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+    assert "of capacity" in shown
+    assert "log scale" in shown
+    assert "●" in shown
+    assert len(re.findall(r"^ +0\.5/s ", shown, re.MULTILINE)) == 2

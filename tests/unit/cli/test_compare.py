@@ -11,6 +11,7 @@ import pytest
 
 from latspan.cli import main
 from support.comparisons import recording
+from support.schemas import validated
 
 SLOWER = {"queue": 3.0, "prefill": 1.5, "decode": 1.5}
 
@@ -31,7 +32,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> str:
 def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the document of a comparison."""
     code = main(["compare", *arguments, "--json"])
-    return code, json.loads(capsys.readouterr().out)
+    return code, validated(json.loads(capsys.readouterr().out))
 
 
 def test_a_faster_prefill_is_one_document(
@@ -195,9 +196,11 @@ def test_tampered_counts_are_refused(
         (["{before}", "{before}"], 2, "are the same"),
         (["{before}", "{tmp}/nothing"], 4, "it does not exist"),
         (["{before}", "{tmp}"], 4, "no recording and no .hlog file"),
+        (["{before}", "--save-baseline", "{tmp}/x.txt"], 2, "x.txt is not the name of a baseline"),
+        (["{before}", "{before}/run-0"], 2, "run-0 is given twice: one recording is one run"),
         (["{before}", "{before}/run-0", "--goal", "fast"], 2, "is not a goal"),
         (["{before}", "{before}/run-0", "--limit-ms", "-1"], 2, "a limit of -1 ms"),
-        (["{before}", "{before}/run-0", "--by", "colour"], 2, "no attribute 'colour'"),
+        (["{before}", "{other}", "--by", "colour"], 2, "no attribute 'colour'"),
     ],
 )
 def test_a_mistake_is_explained(
@@ -209,7 +212,8 @@ def test_a_mistake_is_explained(
     error: str,
 ) -> None:
     """With a hint that mends it."""
-    filled = [each.format(before=before, tmp=tmp_path) for each in arguments]
+    other = recording(tmp_path / "inside" / "other", 90)
+    filled = [each.format(before=before, tmp=tmp_path, other=other) for each in arguments]
     assert main(["compare", *filled]) == code
     text = capsys.readouterr().err
     assert error in text

@@ -10,6 +10,7 @@ import pytest
 
 from latspan.cli import main
 from support.otlp import free_ports
+from support.schemas import validated
 
 DATA: Final = Path(__file__).parents[2] / "data"
 TRACES: Final = str(DATA / "collector-0.159.0.jsonl")
@@ -24,7 +25,7 @@ def test_a_file_of_traces_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Of eleven records, three are requests: too few, and the notes state what is missing."""
     assert main(["diagnose", TRACES, "--json"]) == 3
 
-    document = json.loads(capsys.readouterr().out)
+    document = validated(json.loads(capsys.readouterr().out))
     assert (document["conclusion"], document["units"]) == ("too_few", 3)
     assert document["notes"][0] == "Chunk gaps are missing."
 

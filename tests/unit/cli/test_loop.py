@@ -195,6 +195,29 @@ def test_document_writes_pages_and_names_what_is_missing(
     assert loop.state(Task.DOCUMENT).text == "complete"
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_document_keeps_a_page_that_was_edited(
+    story: Story, folder: Path, capsys: pytest.CaptureFixture[str], *, is_marked: bool
+) -> None:
+    """It is reported, and no error: the other pages are written."""
+    story.results.clear()
+    story.diagnosed()
+    story.verified()
+    _kept(story)
+    assert main(["document", "chat"]) == 0
+    guide = folder / "write-ups" / "chat" / "guide.md"
+    text = guide.read_text("utf-8")
+    guide.write_text((text if is_marked else text.partition("\n")[2]) + "Mine.\n", "utf-8")
+    capsys.readouterr()
+    assert main(["document", "chat", "--json"]) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["kept"] == ["write-ups/chat/guide.md"]
+    assert len(found["files"]) == 3
+    assert "\nkept write-ups/chat/guide.md: it was edited; delete it to have it" in shown.err
+    assert guide.read_text("utf-8").endswith("Mine.\n")
+
+
 @pytest.mark.parametrize("name", ["http://localhost:8000/v1", "app:answer"])
 def test_only_a_path_is_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An address has no target and no owner."""
@@ -224,6 +247,31 @@ def test_a_kept_command_has_no_content_and_no_key(folder: Path) -> None:
     named = named_path("chat", argparse.Namespace(words=["measure", "chat", "--body=secret"]))
     assert named is not None
     assert "secret" not in named.command
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--options", "--requests 9 --body 'a secret'"],
+        ["--after-options=--body 'a secret'"],
+        ["--options", "--body 'a secret"],
+    ],
+)
+def test_options_inside_an_option_have_no_content_either(folder: Path, words: list[str]) -> None:
+    """Those of the measurements that a verification makes; the others stay."""
+    Story(folder, chat())
+    named = named_path("chat", argparse.Namespace(words=["verify", "chat", *words]))
+    assert named is not None
+    assert "secret" not in named.command
+    assert words[0].partition("=")[0] in named.command
+
+
+def test_options_are_not_abbreviated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What must not be kept is found by the whole name of its option."""
+    Story(folder, chat())
+    with pytest.raises(SystemExit):
+        main(["measure", "chat", "--bod", '{"user": "a secret"}'])
+    assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_a_path_in_another_encoding_is_an_error(

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,49 @@ def test_help_shows_examples_in_eighty_columns(
     assert all(len(each) <= 80 for each in text.splitlines())
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *([command.name] for command in latspan.cli._COMMANDS),  # pyright: ignore[reportPrivateUsage]
+        *(["histogram", name] for name in ("show", "merge", "diff")),
+    ],
+    ids=" ".join,
+)
+def test_no_help_is_wider_than_a_usual_terminal(
+    line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A description is printed as it is written, so no program wraps its lines."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*line, "--help"])
+    assert [each for each in capsys.readouterr().out.splitlines() if len(each) > 80] == []
+
+
+@pytest.mark.parametrize("name", ["measure", "diagnose", "document", "capacity", "verify"])
+def test_a_command_without_a_name_lists_the_names(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The inference paths of the folder, or the command that starts one."""
+    monkeypatch.chdir(tmp_path)
+
+    def error() -> str:
+        with suppress(SystemExit):
+            assert main([name]) == 2
+        return capsys.readouterr().err
+
+    assert "no inference path in this folder; latspan init chat writes one" in error()
+    for number in range(12):
+        (tmp_path / f"path-{number:02}.toml").write_text("[[target]]\n[traffic]\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text("[project]\n", "utf-8")
+    text = error()
+    assert "inference paths in this folder: path-00, path-01" in text
+    assert "path-09 and 2 more" in text
+    assert "pyproject" not in text
+
+
 def test_help_loads_nothing_heavy() -> None:
     """It answers before any tracing, drawing or client library is imported."""
     script = """
@@ -90,6 +135,10 @@ def test_the_module_runs_as_the_command_does() -> None:
             "latspan: error: unrecognized arguments: --vresion: did you mean --version?",
         ),
         (["doctor", "--xyzzy"], "latspan doctor: error: unrecognized arguments: --xyzzy"),
+        (
+            ["--json", "status"],
+            "latspan status: error: unrecognized arguments: --json: put --json after the command",
+        ),
     ],
 )
 def test_a_misspelt_option_is_an_error_with_the_nearest_one(
@@ -101,6 +150,28 @@ def test_a_misspelt_option_is_an_error_with_the_nearest_one(
 
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1] == error
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        (["diagnos"], "did you mean diagnose?"),
+        (["histogram", "shwo"], "did you mean show?"),
+        (["verify", "--order", "abb"], "did you mean abba?"),
+        (["xyzzy"], None),
+    ],
+)
+def test_a_misspelt_command_or_choice_is_an_error_with_the_nearest_one(
+    capsys: pytest.CaptureFixture[str], line: list[str], meant: str | None
+) -> None:
+    """The choices are listed all the same; a word that resembles none has no suggestion."""
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+
+    assert ended.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"invalid choice: '{line[-1]}' (choose from " in error
+    assert error.endswith(f": {meant}") if meant else "did you mean" not in error
 
 
 def test_no_command_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from latspan._load import MeasureSettings
 from latspan._targets import CacheState
 from latspan._units import NS_PER_MS, NS_PER_S
+from latspan.cli import main
 from latspan.cli._measure_options import add_options, folder_of, settings_of
 from latspan.errors import ConfigError
 from support.measurements import call, load_test, step
@@ -336,3 +337,21 @@ def test_a_file_has_the_same_limits(
     )
     with pytest.raises(ConfigError):
         _settings("chat")
+
+
+def test_a_function_has_no_metric_of_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its target is refused before the load is sent, in a file and on the command line."""
+    with pytest.raises(ConfigError, match="have no time_to_first_token") as caught:
+        _settings("app:answer", "--check", "ttft p95 500ms")
+    assert "time_to_first_visible_token" in str(caught.value.hint)
+    monkeypatch.chdir(tmp_path)
+    main(["init", "chat"])
+    file = tmp_path / "chat.toml"
+    text = file.read_text("utf-8").replace('endpoint = ""', 'endpoint = "app:answer"')
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match="have no time_to_first_token"):
+        _settings("chat")
+    file.write_text(text.replace('"time_to_first_token"', '"ttfv"'), "utf-8")
+    assert _settings("chat").function == "app:answer"

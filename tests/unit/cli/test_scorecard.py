@@ -17,6 +17,7 @@ from latspan._segments import Kind, Outcome, Segment
 from latspan._targets import Preset, preset_path, toml_of
 from latspan.cli import main
 from latspan.histogram import HistogramLogWriter
+from support.schemas import validated
 
 MS: Final = 1_000_000
 MONDAY_NS: Final = 1_795_392_000 * 10**9
@@ -96,7 +97,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    return json.loads("\n".join(shown(capsys, *arguments, "--json")))
+    return validated(json.loads("\n".join(shown(capsys, *arguments, "--json"))))
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:

@@ -14,13 +14,14 @@ import yaml
 
 from latspan._study.loop import Task, keep_result
 from latspan._targets import Arrivals, PromptTemplate, TrafficProfile, toml_of
+from latspan._workflow import Rounds
 from latspan.cli import _parser, main  # pyright: ignore[reportPrivateUsage]
 from latspan.cli._sweep_plan import given_options
 from latspan.errors import ConfigError
 from latspan.reports._sweep_json import kept_document
 from support.loops import Story, chat
 from support.measurements import call, load_test, step
-from support.sweeps import judged
+from support.sweeps import folders, judged
 
 _GUIDE: Final = Path(__file__).parents[3] / "docs" / "guides" / "sweep.md"
 _FOUR: Final = TrafficProfile(arrivals=Arrivals.CLOSED, concurrency=4, requests=60)
@@ -115,7 +116,8 @@ def test_the_newest_sweep_is_pinned(folder: Path, capsys: pytest.CaptureFixture[
     _swept(folder, "chat")
     _path(folder, "search")
     assert main(["sweep", "--pin", "--path", "chat"]) == 0
-    assert main(["compare", "baselines/chat.json", "recordings/chat", "--goal", "p95 ttft"]) == 0
+    folders(folder / "later")
+    assert main(["compare", "baselines/chat.json", "later", "--goal", "p95 ttft"]) == 0
     assert "is no worse" in capsys.readouterr().out
     assert main(["sweep", "--pin"]) == 4
     assert "search: there is no sweep to pin" in capsys.readouterr().err
@@ -223,4 +225,64 @@ def test_a_damaged_sweep_is_named(folder: Path, capsys: pytest.CaptureFixture[st
     document["document"]["paths"] = [{}]
     kept.write_text(json.dumps(document), "utf-8")
     assert main(["sweep", "--dry-run"]) == 4
-    assert "chat: cannot be measured: a result of chat.toml is damaged" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"chat: cannot be measured: results/chat/{kept.name} is damaged" in shown
+
+
+def test_a_sweep_that_measured_nothing_is_inconclusive(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job in CI would otherwise take a folder of drafts for a folder without drift."""
+    _path(folder, "draft", endpoint="")
+    assert main(["sweep"]) == 3
+    shown = capsys.readouterr().out
+    assert "draft is not measured: endpoint is empty in draft.toml." in shown
+    assert "Nothing was measured." in shown
+
+
+def _measured(monkeypatch: pytest.MonkeyPatch, ttft_ms: dict[str, float]) -> None:
+    """Have a sweep find recordings with these times of its inference paths."""
+
+    def measure_rounds(paths: dict[str, Any], folder: Path, **_: Any) -> Rounds:
+        found = {name: folders(folder / name, ttft_ms[name]) for name in paths}
+        return Rounds(found, {name: [20.0] for name in paths})
+
+    monkeypatch.setattr("latspan._workflow.measure_rounds", measure_rounds)
+
+
+def test_a_sweep_that_misses_a_target_is_no_baseline(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the paths without drift are proposed as baselines."""
+    for name in ("chat", "search"):
+        _path(folder, name)
+    _measured(monkeypatch, {"chat": 900, "search": 100})
+    assert main(["sweep"]) == 1
+    (hint,) = (line for line in capsys.readouterr().err.splitlines() if "--pin" in line)
+    assert hint.startswith("hint: latspan sweep --pin --path search makes")
+    assert main(["sweep", "--path", "chat", "--output", "again"]) == 1
+    assert "--pin" not in capsys.readouterr().err
+    assert main(["sweep", "--path", "search", "--output", "third"]) == 0
+    assert "hint: latspan sweep --pin --path search makes" in capsys.readouterr().err
+
+
+def test_a_path_that_differs_and_misses_its_target_is_no_new_baseline(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The difference has a hint, but not the one to pin."""
+    _path(folder, "chat")
+    _measured(monkeypatch, {"chat": 100})
+    assert main(["sweep", "--output", "one"]) == 0
+    assert main(["sweep", "--pin"]) == 0
+    baseline = folder / "baselines" / "chat.json"
+    text = baseline.read_text("utf-8")
+    assert '"cache": "as-is"' in text
+    baseline.write_text(text.replace('"cache": "as-is"', '"cache": "cold"'), "utf-8")
+    capsys.readouterr()
+    assert main(["sweep", "--output", "two"]) == 4
+    assert "pin a new baseline" in capsys.readouterr().err
+    _measured(monkeypatch, {"chat": 900})
+    assert main(["sweep", "--output", "three"]) == 1
+    shown = capsys.readouterr().err
+    assert "hint: chat: cache: if this is intended, use --changed NAME" in shown
+    assert "--pin" not in shown

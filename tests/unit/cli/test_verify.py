@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from latspan._study.verify import LEVERS
 from latspan.cli import main
-from support.comparisons import recording
+from support.comparisons import ENDPOINT, recording
+from support.schemas import validated
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def test_worse_answers_fail_the_change(
     files = answers(tmp_path, "before.jsonl", 2), answers(tmp_path, "after.jsonl", 30)
     command = ["verify", "--lever", "prefix-cache", "--recorded", *sides, "--goal", "p95 ttft"]
     assert main([*command, "--items", str(items), "--answers", *files, "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
+    found = validated(json.loads(capsys.readouterr().out))
     assert found["schema"] == "latspan.verification/1"
     assert found["judgement"] == "worse"
     assert found["comparison"]["judgement"] == "improved"
@@ -60,15 +62,16 @@ def test_worse_answers_fail_the_change(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ([], "--lever is missing"),
-        (["--lever", "modle"], "no lever 'modle'"),
+        ([], "what to measure is missing"),
+        (["app:f"], "--lever is missing"),
+        (["app:f", "--lever", "modle"], "no lever 'modle'"),
         (["--lever", "other"], "what to measure is missing"),
         (["app:f", "--lever", "other"], "nothing would be changed"),
         (["app:f", "--lever", "other", "--after-command", "true"], "--before-command is missing"),
         (["app:f", "--lever", "other", "--after-options", "'x"], "close every quote"),
         (["app:f", "--lever", "other", "--after-options", "x", "--runs", "1"], "too few"),
         (["--lever", "other", "--recorded", "a", "a"], "are the same"),
-        (["--lever", "other", "--items", "x"], "belong together"),
+        (["app:f", "--lever", "other", "--items", "x"], "belong together"),
     ],
 )
 def test_a_mistake_is_explained(
@@ -81,7 +84,84 @@ def test_a_mistake_is_explained(
     assert "hint:" in text
 
 
+@pytest.mark.parametrize(
+    ("item", "margin", "error"),
+    [
+        ('{"id": 1, "scorer": "nosuch", "expected": "x"}', "0.05", "names no scorer"),
+        ('{"id": 1, "expected": "x"}', "1e-300", "a margin of 1e-300"),
+    ],
+)
+def test_a_mistake_in_the_evaluation_set_is_found_before_the_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], item: str, margin: str, error: str
+) -> None:
+    """The command of the quality does not run either."""
+    (tmp_path / "items").write_text(item, "utf-8")
+    ran = tmp_path / "ran"
+    command = [
+        *("verify", "app:f", "--lever", "other", "--runs", "2", "-o", str(tmp_path / "runs")),
+        *("--before-command", f"touch {ran}", "--after-command", f"touch {ran}"),
+        *("--items", str(tmp_path / "items"), "--quality-margin", margin),
+        *("--quality-command", f"touch {ran} {{answers}}"),
+    ]
+    assert main(command) == 2
+    assert error in capsys.readouterr().err
+    assert not ran.exists()
+
+
 def test_levers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """With what they may hurt."""
     assert main(["verify", "--levers"]) == 0
     assert "may hurt the quality of the answers" in capsys.readouterr().out
+
+
+@pytest.fixture
+def named(
+    sides: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, str]:
+    """Return the two folders, with which a file chat.toml of the same endpoint is verified."""
+    monkeypatch.chdir(tmp_path)
+    main(["init", "chat"])
+    file = tmp_path / "chat.toml"
+    text = file.read_text("utf-8").replace('endpoint = ""', f'endpoint = "{ENDPOINT}"')
+    file.write_text(text.replace("limit_ms = 500", "limit_ms = 1", 1), "utf-8")
+    return sides
+
+
+def test_the_limit_of_the_file_is_judged(
+    named: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever targets the recordings had, or none."""
+    capsys.readouterr()
+    command = ["verify", "chat", "--lever", "prefix-cache", "--recorded", *named, "--json"]
+    main(command)
+    found = json.loads(capsys.readouterr().out)
+    assert found["comparison"]["goal"]["limit_s"] == 0.001
+    assert found["comparison"]["target"]["verdict"] == "missed"
+    assert list((tmp_path / "results" / "chat").glob("*-verify.json"))
+
+
+def test_recordings_of_another_system_are_no_result_of_the_file(
+    named: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names both, and how to judge the recordings alone."""
+    text = (tmp_path / "chat.toml").read_text("utf-8")
+    (tmp_path / "chat.toml").write_text(text.replace(ENDPOINT, "http://other:1/v1"), "utf-8")
+    assert main(["verify", "chat", "--lever", "prefix-cache", "--recorded", *named]) == 2
+    error = capsys.readouterr().err
+    assert f"is of {ENDPOINT}, and chat.toml has the endpoint http://other:1/v1" in error
+    assert not (tmp_path / "results").exists()
+
+
+def test_levers_fit_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file has one line per lever."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["verify", "--levers"]) == 0
+    in_file = capsys.readouterr().out
+    assert len(in_file.splitlines()) == len(LEVERS)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["verify", "--levers"]) == 0
+    on_terminal = capsys.readouterr().out
+    assert max(map(len, on_terminal.splitlines())) <= 80
+    assert on_terminal.split() == in_file.split()

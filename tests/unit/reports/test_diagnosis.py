@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -14,8 +14,9 @@ from latspan._study.diagnose import Conclusion, Diagnosis, Goal, diagnose_table
 from latspan._targets import Budget
 from latspan._units import NS_PER_MS
 from latspan.reports import DiagnosisReport
-from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown
+from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown, escaped
 from latspan.reports._layout import shown
+from support.schemas import validated
 from support.tables import table_in_ms
 
 SLOW: list[float] = [900.0 if number % 10 == 0 else 40.0 for number in range(400)]
@@ -79,6 +80,12 @@ def test_overruns_of_a_budget_come_first() -> None:
     assert "850.0 ms" in lines[begin + 2]
 
 
+def test_a_budget_without_a_limit_is_not_shown() -> None:
+    """There is nothing that its components could exceed."""
+    text = drawn(DiagnosisReport(diagnosis(budget=Budget())))
+    assert "component" not in text
+
+
 def test_a_segment_of_no_component_is_a_row_of_its_own() -> None:
     """Retries belong to no team's budget."""
     table = table_in_ms({SegmentName.RETRY: SLOW, "rerank": EVEN}, kinds={"rerank": "retrieve"})
@@ -92,7 +99,7 @@ def test_a_segment_of_no_component_is_a_row_of_its_own() -> None:
 def test_the_document_has_every_number() -> None:
     """Times are seconds, and the document is JSON."""
     budget = Budget(queueing_ns=50 * NS_PER_MS)
-    document = json.loads(json.dumps(diagnosis_document(diagnosis(budget=budget))))
+    document: Any = validated(diagnosis_document(diagnosis(budget=budget)))
 
     assert document["schema"] == "latspan.diagnosis/1"
     assert document["conclusion"] == "fix"
@@ -117,6 +124,11 @@ def test_a_diagnosis_without_a_cause_is_a_document_too() -> None:
     assert document["conclusion"] == Conclusion.TOO_FEW.value
     assert (document["cause"], document["shares"]) == (None, [])
     assert "Too few" in drawn(DiagnosisReport(diagnose_table(table)))
+
+
+def test_markdown_has_no_control_characters() -> None:
+    """A log of a CI system interprets them, and a line end would begin a heading."""
+    assert escaped("a\x1b[31m\u202e\n# b") == "a\\\\x1b\\[31m\\\\u202e\\\\n# b"
 
 
 def test_markdown_cannot_be_broken_by_a_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from latspan import Kind, Snapshot, Source
 from latspan.integrations import Outcome
-from latspan.reports import DEMO_SCHEMA, demo_document
+from latspan.reports._json import DEMO_SCHEMA, demo_document
 from latspan.testing import RequestRecord
 
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]

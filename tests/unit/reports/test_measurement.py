@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,34 @@ def test_failures_are_shown_beside_what_completed(tmp_path: Path) -> None:
         "  duration           schedule  completed   94  154.0 ms   197.0 ms  needs 100",
     ]
     assert "  failed: 6 timeout (TimeoutError 6)" in lines
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "line"),
+    [
+        ("truncated", "_OTHER", "6 truncated (6 responses ended without an end mark)"),
+        ("error", "_OTHER", "6 error (6 errors without a type)"),
+        ("rejected", "429", "6 rejected (429 6)"),
+        ("cancelled", None, "6 cancelled"),
+    ],
+)
+def test_the_reason_of_failures_is_in_words(
+    tmp_path: Path, outcome: str, error: str | None, line: str
+) -> None:
+    """The value of the conventions for an error without a type means nothing to a reader."""
+    details = {} if error is None else {"error.type": error}
+    records = [
+        replace(each, outcome=Outcome(outcome), details={**_without_error(each), **details})
+        if each.outcome is not Outcome.COMPLETED
+        else each
+        for each in _hundred(failed=6)
+    ]
+    lines = _text(_measurement(tmp_path, records, step(intended=100)), 120)
+    assert f"  failed: {line}" in lines
+
+
+def _without_error(record: RequestRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.details.items() if name != "error.type"}
 
 
 def test_too_few_values_say_how_many_they_need(tmp_path: Path) -> None:

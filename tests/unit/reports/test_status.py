@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
 from latspan._study.loop import Listed
+from latspan._targets import Change
 from latspan.errors import ConfigError
 from latspan.reports._status import StatusReport, status_document
 from support.loops import Story, chat
@@ -55,12 +57,12 @@ def test_a_path_has_its_tasks_its_definition_of_done_and_one_command(tmp_path: P
         "  [x] the target has a use case, a load, an owner and a source; trade-offs are stated",
         "  [x] a valid measurement under the load of the file",
         "  [ ] a diagnosis names one cause",
-        "  [ ] one lever is changed",
+        "  [ ] one lever is changed, and described",
         "  [ ] the change is verified: improved or no worse",
-        "  [ ] the target is met",
+        "  [ ] every target is met",
         f"  [ ] the answers are as good as before: fill in {_ANSWERS}",
         "  [x] the way back is described",
-        "  [ ] the write-up is complete and current",
+        "  [ ] the write-up is current",
         "",
         "next: the target is not met: find the delay to fix",
         "  latspan diagnose chat",
@@ -105,3 +107,47 @@ def test_a_long_criterion_is_indented_where_it_continues(tmp_path: Path) -> None
     criteria = criteria[: criteria.index("")]
     assert len(criteria) > 9
     assert all(line.startswith(("  [ ] ", "  [x] ", "      ")) for line in criteria)
+
+
+def _terminal(paths: list[Listed], *, is_terminal: bool = True) -> list[str]:
+    out = io.StringIO()
+    console = Console(
+        file=out, width=80, highlight=False, force_terminal=is_terminal, color_system=None
+    )
+    console.print(StatusReport(Path(), paths), crop=False)
+    return out.getvalue().splitlines()
+
+
+def test_a_terminal_shows_the_beginning_of_a_long_result(tmp_path: Path) -> None:
+    """A file has the whole of it."""
+    story = Story(tmp_path, chat())
+    for step in (story.measured, story.diagnosed, story.verified, story.documented, story.swept):
+        step()
+    sweep = story.results[-1]
+    sentence = "p95 is slower than before. " * 20 + "The end."
+    (swept,) = sweep.document["paths"]
+    document = {**sweep.document, "paths": [{**swept, "sentence": sentence}]}
+    story.results[-1] = replace(sweep, document=document)
+    shown = _terminal([_listed(story)])
+    assert max(map(len, shown)) <= 80
+    (watch,) = (line for line in shown if line.startswith("  watch"))
+    assert watch.startswith("  watch       done   2026-03-02  no drift: p95 is slower than before.")
+    assert watch.endswith("…")
+    (watch,) = (
+        line
+        for line in _terminal([_listed(story)], is_terminal=False)
+        if line.startswith("  watch")
+    )
+    assert watch.endswith(sentence)
+
+
+def test_an_overview_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
+    """The tasks that it leaves out are in the table of each path."""
+    story = Story(tmp_path, chat(change=Change()))
+    story.measured("met")
+    paths = [_listed(story), replace(_listed(story), file=tmp_path / f"{'long-' * 9}.toml")]
+    shown = _terminal(paths)
+    assert max(map(len, shown)) <= 80
+    assert shown[0].split()[0] == "path"
+    assert shown[0].split()[-1] == "done"
+    assert "instrument" in _terminal(paths, is_terminal=False)[0]

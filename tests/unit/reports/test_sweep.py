@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import jsonschema
 from rich.console import Console
+from rich.text import Text
 
 from latspan._study.compare import runs_of_baseline
 from latspan.reports._sweep import PlannedRow, SweepPlanTable, SweepReport
 from latspan.reports._sweep_json import kept_document, sweep_document
+from support.schemas import validated
 from support.sweeps import judged, runs
-
-_SCHEMA: Final = Path(__file__).parents[3] / "docs" / "reference" / "sweep-1.schema.json"
 
 
 def _text(shown: SweepReport | SweepPlanTable) -> list[str]:
     out = io.StringIO()
     Console(file=out, width=100, highlight=False).print(shown, crop=False)
     return [line.rstrip() for line in out.getvalue().splitlines()]
-
-
-def _validate(document: dict[str, Any]) -> None:
-    validator: Any = jsonschema.Draft202012Validator(json.loads(_SCHEMA.read_text("utf-8")))
-    validator.validate(json.loads(json.dumps(document, allow_nan=False)))
 
 
 def test_latency_and_inputs_are_side_by_side(tmp_path: Path) -> None:
@@ -56,10 +51,10 @@ def test_documents_follow_the_schema(tmp_path: Path) -> None:
     found = judged(tmp_path / "now", pinned=runs(tmp_path / "pinned"))
     arguments: dict[str, Any] = {"errors": {"x": "y"}, "notes": ["z"], "interrupted": False}
     document: Any = sweep_document([found], traffic=None, **arguments)
-    _validate(document)
+    validated(document)
     assert document["paths"][0]["baseline"]["comparison"]["schema"] == "latspan.comparison/1"
     kept: Any = kept_document(found, interrupted=True)
-    _validate(kept)
+    validated(kept)
     (path,) = kept["paths"]
     assert path["baseline"]["comparison"] is None
     again = runs_of_baseline(json.loads(json.dumps(path["runs"])), "the sweep")
@@ -84,3 +79,23 @@ def test_a_plan_states_how_long_it_takes() -> None:
         "in all: about 1 h 7 min and 1 path whose time is not known yet",
         "x: cannot be measured: no endpoint",
     ]
+
+
+def test_a_narrow_terminal_shows_everything_within_its_width(tmp_path: Path) -> None:
+    """What has no column there is one line per path; a file has the whole table."""
+    pinned = runs(tmp_path / "pinned", prompt=80, conditions={"temperature": 0})
+    name = "summarize-the-conversation-of-a-customer-in-ten-words"
+    slow = judged(tmp_path / "slow", 300, pinned=pinned, previous=pinned)
+    calm = replace(judged(tmp_path / "calm", pinned=pinned, previous=pinned), name=name)
+    report = SweepReport([slow, calm], traffic={"chat": 1_200, name: 3})
+    for width in (80, 100, 120, 300):
+        out = io.StringIO()
+        Console(file=out, width=width, force_terminal=True, highlight=False).print(
+            report, crop=False
+        )
+        plain = Text.from_ansi(out.getvalue()).plain
+        lines = [line.rstrip() for line in plain.splitlines()]
+        assert max(map(len, lines)) <= width
+        for word in ("drift", "+183.7% worse", "100 (+25%)", "temperature", "time_to_first_token"):
+            assert word in plain, f"{word} is missing at {width} columns"
+    assert "inputs that changed" in plain.splitlines()[0]

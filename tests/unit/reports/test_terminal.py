@@ -230,7 +230,7 @@ import sys
 sys.modules["rich"] = None
 sys.modules["rich.console"] = None
 from latspan.errors import MissingExtraError
-from latspan.reports import demo_document
+from latspan.reports._json import demo_document
 try:
     from latspan.reports import Report
 except MissingExtraError as error:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from latspan._study.loop import Loop
-from latspan._targets import Change, Risk
+from latspan._study.loop import Loop, is_done, next_of
+from latspan._targets import Change, QualityCheck, Risk
 from latspan._workflow import write_pages
 from latspan.errors import ConfigError
 from latspan.reports._runbook import guide_page, pull_request_page, runbook_page
@@ -73,6 +74,51 @@ def test_what_is_missing_has_its_command(story: Story) -> None:
         ("a verification of the change", "latspan verify chat"),
     ]
     assert ("quality.items", "${EDITOR:-vi} chat.toml") in missing_of(story.loop)
+
+
+def _assert_agreement(loop: Loop) -> None:
+    """Check that each criterion that the page shows as open is listed as missing."""
+    page = write_up_page(loop, _TODAY)
+    assert "- [ ]" in page
+    assert _section(page, "Missing") != ["Nothing."]
+    assert not is_done(loop)
+
+
+def test_answers_that_are_not_compared_yet_are_missing(story: Story) -> None:
+    """The check was described after the verification; the command is that of status."""
+    change = replace(chat().change, lever="model")
+    story.edit(chat(change=change))
+    story.measured()
+    story.diagnosed()
+    story.verified(lever="model")
+    story.edit(chat(change=change, quality=QualityCheck(command="./check {side}")))
+    assert missing_of(story.loop) == [
+        ('the criterion "the answers are as good as before"', "latspan verify chat")
+    ]
+    assert next_of(story.loop).command == "latspan verify chat"
+    _assert_agreement(story.loop)
+
+
+def test_a_target_that_is_not_met_is_missing(story: Story) -> None:
+    """The command is that with which status goes on after the write-up."""
+    story.measured()
+    story.diagnosed()
+    story.verified(target="missed")
+    assert missing_of(story.loop) == [
+        ('the criterion "every target is met"', "latspan measure chat")
+    ]
+    _assert_agreement(story.loop)
+    story.documented()
+    assert next_of(story.loop).command == "latspan measure chat"
+
+
+def test_a_description_that_is_empty_is_missing(story: Story) -> None:
+    """The page has no other source for it."""
+    story.edit(chat(change=replace(chat().change, description="")))
+    loop = _complete(story)
+    assert missing_of(loop) == [("change.description", "${EDITOR:-vi} chat.toml")]
+    assert "| description | _not stated_ |" in write_up_page(loop, _TODAY)
+    _assert_agreement(loop)
 
 
 def test_a_path_without_a_result_is_written_up_too(story: Story) -> None:
@@ -149,6 +195,16 @@ def test_the_guide_and_the_pull_request_have_the_verdict(story: Story) -> None:
     assert max(map(len, guide.splitlines())) < 400
 
 
+def test_a_verification_is_repeated_in_another_folder(story: Story) -> None:
+    """Its options are kept, but not its folder, which is not empty any more."""
+    loop = _complete(story)
+    assert loop.verification is not None
+    command = "verify chat --runs 4 --output verifications/one --options '--warmup 2'"
+    loop = replace(loop, verification=replace(loop.verification, command=command))
+    line = next(line for line in pull_request_page(loop).splitlines() if "to repeat" in line)
+    assert "`latspan verify chat --runs 4 --options '--warmup 2'`" in line
+
+
 def test_text_of_the_file_is_no_markdown(story: Story) -> None:
     """A pipe would end a cell, and a line end the table."""
     story.edit(chat(never_ship="a|b\n# c <script>"))
@@ -156,22 +212,65 @@ def test_text_of_the_file_is_no_markdown(story: Story) -> None:
     assert "| must never reach a user | a\\|b\\\\n# c \\<script\\> |" in page
 
 
-def test_pages_are_replaced_unless_they_were_edited(story: Story, tmp_path: Path) -> None:
-    """Deleting the first line keeps a page, and then no other page is replaced either."""
-    today = datetime.now(UTC).date()
-    files = write_pages(_complete(story), tmp_path / "pages", today)
-    assert sorted(each.name for each in files) == [
+def test_pages_that_were_not_edited_are_replaced(story: Story, tmp_path: Path) -> None:
+    """Line ends do not count: a checkout may change them."""
+    folder = tmp_path / "pages"
+    written, kept = write_pages(_complete(story), folder, _TODAY)
+    assert sorted(each.name for each in written) == [
         "guide.md",
         "pull-request.md",
         "runbook.md",
         "write-up.md",
     ]
-    write_pages(story.loop, tmp_path / "pages", today)
-    guide = tmp_path / "pages" / "guide.md"
-    guide.write_text(guide.read_text("utf-8").partition("\n")[2], "utf-8")
-    with pytest.raises(ConfigError, match=r"guide\.md was not written") as raised:
-        write_pages(story.loop, tmp_path / "pages", today)
-    assert raised.value.hint == "use another folder with --output, or delete the file"
-    assert sorted(each.name for each in guide.parent.iterdir()) == sorted(
-        each.name for each in files
-    )
+    assert kept == []
+    guide = folder / "guide.md"
+    guide.write_bytes(guide.read_bytes().replace(b"\n", b"\r\n"))
+    assert write_pages(story.loop, folder, date(2026, 4, 4)) == (written, [])
+    assert "2026-04-04" in guide.read_text("utf-8")
+    assert b"\r" not in guide.read_bytes()
+    assert sorted(folder.iterdir()) == sorted(written)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead"),
+    [
+        (r"\Z", "A sentence of mine.\n"),
+        ("2026-03-03", "2026-03-04"),
+        (r"\A.*\n", ""),
+        (r", sha256:\w+", ""),
+        (r"(?s).+", ""),
+    ],
+    ids=["added", "changed", "no marker", "no fingerprint", "empty"],
+)
+def test_a_page_that_was_edited_is_kept_and_the_others_are_written(
+    story: Story, tmp_path: Path, pattern: str, instead: str
+) -> None:
+    """Also without its first line, which is another way to keep a page."""
+    folder = tmp_path / "pages"
+    pages, _ = write_pages(_complete(story), folder, _TODAY)
+    guide = folder / "guide.md"
+    text = re.sub(pattern, instead, guide.read_text("utf-8"))
+    guide.write_text(text, "utf-8")
+    written, kept = write_pages(story.loop, folder, date(2026, 4, 4))
+    assert kept == [guide]
+    assert written == [each for each in pages if each != guide]
+    assert guide.read_text("utf-8") == text
+    assert "2026-04-04" in (folder / "write-up.md").read_text("utf-8")
+
+
+def test_a_page_that_is_not_text_is_kept(story: Story, tmp_path: Path) -> None:
+    """It is not one of the pages that latspan writes."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (folder / "guide.md").write_bytes(b"\xff")
+    _, kept = write_pages(_complete(story), folder, _TODAY)
+    assert kept == [folder / "guide.md"]
+    assert (folder / "guide.md").read_bytes() == b"\xff"
+
+
+def test_pages_of_another_path_are_an_error(story: Story, tmp_path: Path) -> None:
+    """Two paths would take turns in one folder."""
+    other = replace(_complete(story), file=story.file.with_name("other.toml"))
+    write_pages(other, tmp_path / "pages", _TODAY)
+    with pytest.raises(ConfigError, match=r"write-up\.md is the page of other"):
+        write_pages(story.loop, tmp_path / "pages", _TODAY)
