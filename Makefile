@@ -33,7 +33,7 @@ READY_PHOENIX := $(VENV_PHOENIX)/.ready-$(KEY)
 # The oldest release of each client library that latspan supports. urllib3 is the exception: it is
 # the oldest release with which pytest can be imported.
 OLDEST := openai==2.0.0 anthropic==0.43.0 httpx==0.27.0 httpx2==2.0.0 aiohttp==3.9.0 \
-	urllib3==1.26.18 requests==2.25.1
+	urllib3==1.26.18 requests==2.25.1 boto3==1.34.116
 
 # Python 3.12 and newer cannot install some of these releases.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 12))'),True)
@@ -136,7 +136,7 @@ test-phoenix: $(READY_PHOENIX) ## Run the tests with a real Phoenix; not part of
 	@$(VENV_PHOENIX)/bin/python scripts/run_tests.py $(VENV_PHOENIX)/bin/python tests/pages -- -p no:phoenix $(ARGS)
 
 picture: $(READY_PHOENIX) ## Take the documentation's screenshot of a trace in Phoenix; needs chromium
-	@PYTHONPATH=tests $(VENV_PHOENIX)/bin/python tests/pages/takes_the_picture.py docs/assets/phoenix-trace.png
+	@PYTHONPATH=$(CURDIR)/tests $(VENV_PHOENIX)/bin/python tests/pages/takes_the_picture.py docs/assets/phoenix-trace.png
 
 .PHONY: backends backends-up backends-down
 backends: ## Build a Collector, Jaeger and Prometheus outside the repository, once; needs Go
@@ -185,15 +185,19 @@ hooks: $(READY) ## Run the fast checks at each commit, with pre-commit
 
 .PHONY: bench
 bench: $(READY) ## Measure the cost of latspan, relative to this machine's yardstick
-	@PYTHONPATH=tests $(BIN)/python benchmarks/run.py $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests $(BIN)/python benchmarks/run.py $(ARGS)
 
 .PHONY: bench-rivals
 bench-rivals: $(READY) ## Compare latspan with other instrumentations and load tools, each in its own environment
-	@PYTHONPATH=benchmarks $(BIN)/python -P -m rivals $(ARGS)
+	@PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python -P -m rivals $(ARGS)
 
 .PHONY: bench-diagnose
 bench-diagnose: $(READY) ## Count how often `latspan diagnose` names the right cause, on simulated faults
-	@PYTHONPATH=benchmarks:tests $(BIN)/python -P -m diagnosis $(ARGS)
+	@PYTHONPATH=$(CURDIR)/benchmarks:$(CURDIR)/tests $(BIN)/python -P -m diagnosis $(ARGS)
+
+.PHONY: bench-verify
+bench-verify: $(READY) ## Verify real and fake levers on llama.cpp with `latspan verify`
+	@PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python -P -m verification $(ARGS)
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/

@@ -270,7 +270,7 @@ def _watched() -> tuple[Any, _Stream]:
     assert isinstance(call, ModelCall)  # noqa: S101 - configured above
     call.returned()
     stream = _Stream()
-    return track_stream(call, OPENAI_CHAT, stream), stream
+    return track_stream(call, stream), stream
 
 
 def _plain_loop(chunks: list[Any]) -> Callable[[], float]:

@@ -13,6 +13,11 @@ per second of the worker thread, which the row *polls* measures in an idle proce
 *columns* is ``columns()`` with four names. *After a kill* is ``snapshot()`` if every line has to
 be counted, because histograms are missing. The memory is the peak of the process, with numpy.
 
+*Diagnosing* is ``latspan diagnose --json`` on the same recording, and *comparing* is ``latspan
+compare --json`` of two recordings with a tenth of the requests each. *Relative to its tenth* is the
+CPU time of a diagnosis as a percentage of ten times that of a recording with a tenth of the
+requests: 100 % is a cost that is linear in the number of requests.
+
 Caveats: the lines are those of one call with other durations. The file system is that of the
 temporary folder, and its writes are cached.
 
@@ -53,6 +58,8 @@ _CHUNKS: Final = 20
 _LINES: Final = 1_000_000
 _QUICK_LINES: Final = 100_000
 _POLLED_S: Final = 2
+_TIME: Final = Target(most=60_000)
+_MEMORY: Final = Target(most=500_000_000 / 2**20)
 
 _READER: Final = """
 import resource, sys, time
@@ -68,6 +75,16 @@ else:
 took = time.process_time() - before
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(size, took, peak * 1024)
+"""
+
+_COMMAND: Final = """
+import contextlib, io, resource, sys, time
+import latspan.cli
+before = time.process_time()
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    latspan.cli.main([*sys.argv[1:], "--json"])
+took = time.process_time() - before
+print(1, took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
 _POLLER: Final = """
@@ -146,46 +163,61 @@ def _request(openai: OpenAI) -> None:
 
 def _large(lines: int) -> Iterator[Row]:
     with TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Path(name, "whole")
         _write(folder, lines)
+        yield from _opened(folder, lines, "summary")
+        yield from _opened(folder, lines, "columns")
+        yield from _studied(folder, lines)
         (path,) = folder.glob("*.jsonl")
-        for what, killed in (
-            ("summary", False),
-            ("columns", False),
-            ("summary after a kill", True),
-        ):
-            if killed:
-                path.rename(path.with_name(path.name.replace(".ended", "")))
-            taken = _read(folder, what)
-            title = f"opening {_LINES:,} requests, {what}"
-            limit = None if killed else Target(most=60_000)
-            yield _row(title, taken[0] * _LINES / lines, "ms", limit)
-            yield _row(f"{title}, memory", taken[1] / 2**20, "MiB", Target(most=500))
+        path.rename(path.with_name(path.name.replace(".ended", "")))
+        yield from _opened(folder, lines, "summary after a kill", limit=None)
+
+
+def _opened(folder: Path, lines: int, what: str, *, limit: Target | None = _TIME) -> Iterator[Row]:
+    taken = _taken(_READER, str(folder), what)
+    title = f"opening {_LINES:,} requests, {what}"
+    yield _row(title, taken[0] * _LINES / lines, "ms", limit)
+    yield _row(f"{title}, memory", taken[1] / 2**20, "MiB", Target(most=500))
+
+
+def _studied(whole: Path, lines: int) -> Iterator[Row]:
+    """Yield the rows of the commands that read every request of a recording."""
+    tenths = [whole.with_name(each) for each in ("before", "after")]
+    for seed, folder in enumerate(tenths):
+        _write(folder, lines // 10, seed=seed)
+    small = _taken(_COMMAND, "diagnose", str(tenths[0]))
+    large = _taken(_COMMAND, "diagnose", str(whole))
+    title = f"diagnosing {_LINES:,} requests"
+    yield _row(title, large[0] * _LINES / lines, "ms", None)
+    relative = 100 * large[0] / (10 * small[0])
+    yield _row(f"{title}, relative to its tenth", relative, "%", Target(most=120))
+    yield _row(f"{title}, memory", large[1] / 2**20, "MiB", _MEMORY)
+    both = _taken(_COMMAND, "compare", *map(str, tenths))
+    title = f"comparing twice {_LINES // 10:,} requests"
+    yield _row(title, both[0] * _LINES / lines, "ms", None)
+    yield _row(f"{title}, memory", both[1] / 2**20, "MiB", None)
 
 
 def _row(what: str, value: float, unit: Unit, target: Target | None) -> Row:
     return Row(what=what, latspan=Figure(value), target=target, unit=unit)
 
 
-def _read(folder: Path, what: str) -> tuple[float, float]:
-    """Read a recording in a new process; return its CPU time in ms and its peak memory in bytes."""
+def _taken(program: str, *arguments: str) -> tuple[float, float]:
+    """Run a program in a new process; return its CPU time in ms and its peak memory in bytes."""
     done = subprocess.run(
-        [sys.executable, "-c", _READER, str(folder), what],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     )
     _, seconds, peak = json.loads(f"[{','.join(done.stdout.split())}]")
     return seconds * 1000, peak
 
 
-def _write(folder: Path, lines: int) -> None:
+def _write(folder: Path, lines: int, *, seed: int = 1) -> None:
     """Write a recording of calls with lognormal durations, as a process writes it."""
     begin_recording(folder, source="record_dir")
     recorder = Recorder(SystemClock())
     file = RecordFile(folder, largest=float("inf"))
     file.begin()
-    factors = random.Random(1)  # noqa: S311 - values of a benchmark
+    factors = random.Random(seed)  # noqa: S311 - values of a benchmark
     for number in range(lines):
         record = _call(factors.lognormvariate(0, 0.5), number)
         recorder.record(record)

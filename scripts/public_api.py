@@ -36,6 +36,7 @@ INTERNAL = frozenset(
         "__eq__",
         "__hash__",
         "__match_args__",
+        "__new__",
         "__post_init__",
         "__reduce__",
         "__repr__",
@@ -46,6 +47,7 @@ INTERNAL = frozenset(
         "library",
         "requires",
         "triggers_start",
+        "warmer",
     }
 )
 
@@ -179,7 +181,9 @@ def of_class(path: str, cls: griffe.Class) -> Iterator[str]:
 def is_listed(name: str) -> bool:
     """Return whether a member of a class has a line of its own if it is defined there."""
     is_private = name.startswith("_") and not name.endswith("__")
-    return not (is_private or name in INTERNAL or name == "__init__")
+    # pytest calls the tests of a contract.
+    is_test = name.startswith("test_")
+    return not (is_private or is_test or name in INTERNAL or name == "__init__")
 
 
 def fields_of(cls: griffe.Class, bases: list[str]) -> dict[str, str]:

@@ -29,6 +29,9 @@ HEAVY = (
 ENTRY_POINTS = {
     ("opentelemetry_instrumentor", "latspan_openai"),
     ("opentelemetry_instrumentor", "latspan_anthropic"),
+    ("opentelemetry_instrumentor", "latspan_botocore"),
+    ("opentelemetry_instrumentor", "latspan_google.genai"),
+    ("opentelemetry_instrumentor", "latspan_mistralai"),
     ("opentelemetry_instrumentor", "latspan_httpx"),
     ("opentelemetry_instrumentor", "latspan_httpx2"),
     ("opentelemetry_instrumentor", "latspan_aiohttp"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from latspan import Kind, semconv
+from latspan.cli import main
 from latspan.testing import Script, ScriptedServer
 from support.measuring import Measured, measure
 
@@ -111,6 +113,46 @@ def test_calls_inside_belong_to_their_request(tmp_path: Path) -> None:
         "cold", "warmup", "measured",
     }  # fmt: skip
     assert done.seconds("time_to_first_visible_token", "start", "p50") > 0.01
+
+
+_TOML = """
+name = "assistant"
+endpoint = "app:ask"
+[traffic]
+arrivals = "closed"
+concurrency = 1
+requests = 10
+[[target]]
+metric = "duration"
+percentile = 90
+limit_ms = 5000
+"""
+
+
+def test_requests_of_an_inference_path_are_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As those of a URL: ``latspan scorecard`` judges its targets, and calls inside have it too."""
+    (tmp_path / "app.py").write_text(_MODULE)
+    (tmp_path / "assistant.toml").write_text(_TOML)
+    with ScriptedServer(Script.chat(tokens=3, prefill_ms=10, gap_ms=2)) as server:
+        done = measure(
+            "assistant",
+            tmp_path / "r",
+            "--no-result",
+            cwd=tmp_path,
+            OPENAI_BASE_URL=server.base_url,
+        )
+    paths = {
+        (record.kind, record.attributes.get("inference_path"))
+        for record in done.recording.records()
+    }
+    assert (Kind.REQUEST, "assistant") in paths, done.errors
+    assert {path for _, path in paths} == {"assistant"}
+    monkeypatch.chdir(tmp_path)
+    assert main(["scorecard", "r", "--target", "assistant", "--json"]) == 0
+    (card,) = json.loads(capsys.readouterr().out)["cards"]
+    assert card["periods"]
 
 
 def test_exceptions_and_timeouts_are_outcomes(tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ def _true_values(done: Measured, served: Sequence[ServedRequest]) -> Iterator[di
         truth = by_text[prompts.of(index).text]
         start_ns = record.start_epoch_ns - offset_ns
         assert truth.first_token_ns is not None
-        assert truth.last_token_ns is not None
-        decode_ns = truth.last_token_ns - truth.first_token_ns
+        decode_ns = truth.token_ns[-1] - truth.token_ns[0]
         yield {
             "time_to_first_token": (truth.first_token_ns - start_ns) / 1e6,
             "time_per_output_token": decode_ns / (len(truth.token_ns) - 1) / 1e6,

@@ -28,8 +28,12 @@ RUN: Final = (sys.executable, "-m", "latspan", "run", "--")
 Told = tuple[object, ...]
 """Content of a span without times and IDs."""
 
-CHANCE: Final = ("network", "consumer")
-"""Segments that can be empty; an empty segment has no span."""
+CHANCE: Final = ("network", "consumer", "server_wait")
+"""
+Segments that can be empty; an empty segment has no span.
+
+``server_wait`` is the part of a measured wait that the server does not report, if any.
+"""
 LEFT_TO_CHANCE: Final = frozenset(
     # A chunk that was waiting for its reader has an estimated arrival.
     {"latspan.estimated_attributes", *(f"latspan.{part}.duration" for part in CHANCE)}

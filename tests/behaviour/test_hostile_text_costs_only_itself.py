@@ -21,7 +21,8 @@ import latspan
 from latspan import read_snapshots
 from latspan._instrument._hooks import open_exchange
 from latspan._operations import ModelCall
-from latspan.integrations import OPENAI_CHAT, Outcome, open_call
+from latspan.integrations import Outcome, open_call
+from latspan.integrations.formats import OPENAI_CHAT
 from latspan_asgi import LatspanMiddleware as AsgiMiddleware
 from latspan_wsgi import LatspanMiddleware as WsgiMiddleware
 from support.receivers import Receiver, receiving
@@ -176,7 +177,7 @@ def test_hostile_values_from_a_client_library_lose_no_telemetry(
     )
     assert isinstance(call, ModelCall)
     call.headers = {"server-timing": odd, "openai-processing-ms": odd}
-    call.end_with_response(
+    call.keep_response(
         {
             "id": odd,
             "model": odd,

@@ -175,5 +175,5 @@ def test_a_test_run_without_the_fixture_imports_no_opentelemetry(tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 passed" in done.stdout
     loaded = set((tmp_path / "loaded").read_text().split())
-    assert "latspan.testing.plugin" in loaded
+    assert "latspan.testing._plugin" in loaded
     assert among(loaded, "opentelemetry", "wrapt", *CLIENTS) == set()

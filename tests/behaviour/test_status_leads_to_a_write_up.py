@@ -11,22 +11,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any, Final
+from typing import Final
 
-import jsonschema
 import pytest
 
 from latspan.cli import main
 from latspan.testing import Script, ScriptedServer
+from support.schemas import validated
+from support.switches import switch, write_switch
 
-_REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
-_SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=1)
-_FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=1)
+# The gaps are long compared with what five users at once cost this machine.
+_SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=20)
+_FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=20)
 _MOST_COMMANDS: Final = 8
 _MOST_DISTURBED: Final = 2
 _NOT_INTERPRETABLE: Final = 4
@@ -47,41 +44,10 @@ text = text.replace("# runs = 5", "runs = 3")
 file.write_text(text, "utf-8")
 """
 
-_SWITCH: Final = """
-import sys
-from urllib.request import urlopen
-
-urlopen(f"http://127.0.0.1:{port}/{{sys.argv[1]}}").read()
-"""
-
-
-@contextmanager
-def _switch(server: ScriptedServer) -> Generator[int]:
-    """Yield the port at which the server's queue is made long (/slow) or short (/fast)."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            server.use(_FAST if self.path == "/fast" else _SLOW)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    http = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield http.server_port
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
-
 
 def _person(folder: Path, *, url: str, port: int) -> dict[str, str]:
     """Write the person's programs, and return the environment of the person's shell."""
-    (folder / "switch.py").write_text(_SWITCH.format(port=port), "utf-8")
+    write_switch(folder, port)
     values = {
         "endpoint": json.dumps(url),
         "model": '"small"',
@@ -109,14 +75,6 @@ def _person(folder: Path, *, url: str, port: int) -> dict[str, str]:
     }
 
 
-def _validate(document: dict[str, Any]) -> None:
-    """Check a document against the published schema that it names."""
-    name = document["schema"].removeprefix("latspan.").replace("/", "-")
-    schema = json.loads((_REFERENCE / f"{name}.schema.json").read_text("utf-8"))
-    validator: Any = jsonschema.Draft202012Validator(schema)
-    validator.validate(document)
-
-
 @pytest.mark.alone
 def test_status_names_every_command_up_to_the_write_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -124,13 +82,17 @@ def test_status_names_every_command_up_to_the_write_up(
     """Each command leads to the next one, and every document follows its published schema."""
     monkeypatch.chdir(tmp_path)
     transcript: list[str] = []
+    output: list[str] = []
     disturbed = 0
-    with ScriptedServer(_SLOW, slots=8) as server, _switch(server) as port:
+    with (
+        ScriptedServer(_SLOW, slots=8) as server,
+        switch(server, {"fast": _FAST, "slow": _SLOW}) as port,
+    ):
         environment = _person(tmp_path, url=server.base_url, port=port)
         while len(transcript) < _MOST_COMMANDS:
             assert main(["status", "--json"]) == 0
             status = json.loads(capsys.readouterr().out)
-            _validate(status)
+            validated(status)
             if any(each["done"] for each in status["paths"]):
                 break
             command = status["next"]["command"]
@@ -143,7 +105,8 @@ def test_status_names_every_command_up_to_the_write_up(
             # Status repeats what was disturbed, so the transcript has it once.
             if done.returncode != _NOT_INTERPRETABLE:
                 transcript.append(command)
-                assert done.returncode in {0, 1}, f"{command}\n{done.stdout}\n{done.stderr}"
+                output += [command, done.stdout, done.stderr]
+                assert done.returncode in {0, 1}, "\n".join(output)
         # Another load than that of the file is no result of the path.
         other = "latspan measure chat --concurrency 1 --requests 2 --warmup 0"
         done = subprocess.run(["sh", "-c", other], env=environment, capture_output=True, text=True)
@@ -162,12 +125,10 @@ def test_status_names_every_command_up_to_the_write_up(
     assert list(dict.fromkeys(tasks)) == ["diagnose", "document", "measure", "verify"]
     assert len(tasks) <= 4 + disturbed
     for result in results:
-        _validate(result)
-        if result["task"] in {"measure", "document"}:
-            _validate(result["document"])
+        validated(result)
     assert main(["document", "chat", "--json"]) == 0
     write_up = json.loads(capsys.readouterr().out)
-    _validate(write_up)
+    validated(write_up)
     assert (write_up["conclusion"], write_up["missing"]) == ("improved, target met", [])
     page = Path("write-ups/chat/write-up.md").read_text("utf-8")
     assert page.splitlines()[1] == "# chat: improved, target met"

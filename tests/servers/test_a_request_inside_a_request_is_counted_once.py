@@ -12,8 +12,10 @@ from opentelemetry.trace import SpanKind
 import latspan
 from latspan import Kind
 from latspan._instrument import open_call
+from latspan._operations import ModelCall
 from latspan.errors import EmptyHistogramError, UnknownNameError
-from latspan.integrations import OPENAI_CHAT, Outcome
+from latspan.integrations import Outcome
+from latspan.integrations.formats import OPENAI_CHAT
 from latspan.testing import RequestRecord, Side
 from tests.servers.conftest import MS, App, Server, answering
 
@@ -21,7 +23,7 @@ from tests.servers.conftest import MS, App, Server, answering
 def _call(server: Server, ms: int) -> None:
     """Make a call of a model that takes so many milliseconds."""
     call = open_call(operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT)
-    assert call is not None
+    assert isinstance(call, ModelCall)
     server.clock.advance(ms * MS)
     call.returned()
     call.end(Outcome.COMPLETED)

@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import latspan
 from latspan import Kind
+from latspan._operations import ModelCall
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, RequestRecord, Side, capture
 from latspan_asgi import LatspanMiddleware
@@ -291,7 +292,8 @@ def test_when_nothing_is_configured_the_application_is_called_as_it_is() -> None
 
 def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
     """Which the framework finds only when the request is on its way."""
-    from latspan.integrations import OPENAI_CHAT, open_call
+    from latspan.integrations import open_call
+    from latspan.integrations.formats import OPENAI_CHAT
 
     class Route:
         path = "/chat/{room}"
@@ -300,7 +302,7 @@ def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
         scope["route"] = Route()
         server.clock.advance(2 * MS)
         call = open_call(operation="chat", provider="p", model="m", api_format=OPENAI_CHAT)
-        assert call is not None
+        assert isinstance(call, ModelCall)
         server.clock.advance(7 * MS)
         call.returned()
         call.end(Outcome.COMPLETED)

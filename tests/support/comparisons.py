@@ -16,7 +16,10 @@ from latspan._study.compare import Run, run_of_records
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
 
-__all__ = ["recording", "records", "run", "runs"]
+__all__ = ["ENDPOINT", "recording", "records", "run", "runs"]
+
+ENDPOINT: Final = "http://localhost:8000/v1"
+"""What the runs measured."""
 
 _T0_NS: Final = 1_700_000_000_000_000_000
 _GAP_NS: Final = 100_000_000
@@ -100,9 +103,7 @@ def records(
 def run(seed: int, *, conditions: Mapping[str, Any] | None = None, **changes: Any) -> Run:
     """Return one run in memory; for the arguments see :func:`records`."""
     made = records(seed, **changes)
-    return replace(
-        run_of_records(lambda: made, f"run {seed}"), conditions=dict(conditions or _CONDITIONS)
-    )
+    return replace(run_of_records(made, f"run {seed}"), conditions=dict(conditions or _CONDITIONS))
 
 
 def runs(first: int, number: int = 5, **changes: Any) -> list[Run]:
@@ -129,6 +130,7 @@ _CONDITIONS: Final[dict[str, Any]] = {
     "host": "a",
     "processors": 4,
     "platform": "Linux",
+    "measured": ENDPOINT,
     "model": "m",
     "prompts": {"fingerprint": "sha256:0123456789abcdef", "order": "sha256:1"},
     "cache": "cold",

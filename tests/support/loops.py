@@ -151,6 +151,7 @@ class Story:
         judgement: str = "improved",
         *,
         target: str | None = "met",
+        limit_s: float = 0.5,
         lever: str = "capacity",
         runs_needed: int | None = None,
         quality: str | None = None,
@@ -181,6 +182,7 @@ class Story:
             "quality": None if quality is None else {"judgement": quality},
             "comparison": {
                 "judgement": judgement,
+                "goal": {"metric": _TTFT, "percentile": 95, "limit_s": limit_s},
                 "before": {"runs": 5},
                 "after": {"runs": 5},
                 "differences": [difference] if differs else [],

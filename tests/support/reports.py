@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from latspan._instrument import Attempt
 from latspan._segments import ReportedTimings
 from latspan._timeline import CallObservation, Reads
 from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind, ResponseMetadata
-from latspan.integrations import Attempt
 
 MS = NS_PER_MS
 
