@@ -11,10 +11,12 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
-__all__ = ["CLIENTS", "Client", "settled"]
+__all__ = ["CLIENTS", "TIMEOUT_S", "Client", "settled"]
+
+TIMEOUT_S: Final = 60.0
+"""Time limit of a read, in seconds: no busy machine takes as long."""
 
 _MESSAGES: Final = [{"role": "user", "content": "hello"}]
-_TIMEOUT_S: Final = 5.0
 _TRUST: Final = ssl.create_default_context()
 """Made once: loading the authorities takes longer than a test."""
 _OPENAI_PATH: Final = "/v1/chat/completions"
@@ -55,7 +57,7 @@ class Client:
         return import_module(self.needs[0])
 
     @abstractmethod
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         """
         Return a client of a server.
 
@@ -107,7 +109,7 @@ class _Sdk(Client):
     is_sdk = True
     client_class: ClassVar[str]
 
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         return getattr(self.library, self.client_class)(
             base_url=self.base_url(url),
             api_key="none",
@@ -211,7 +213,7 @@ class _SyncHttpx(_Http):
     needs = ("httpx",)
     integrations = ("latspan_httpx",)
 
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         return self.library.Client(base_url=url, timeout=timeout_s, verify=_TRUST)
 
     def ask(self, client: Any, *, stream: bool) -> Any:
@@ -229,7 +231,7 @@ class _AsyncHttpx(_SyncHttpx):
     name = "httpx async"
     asynchronous = True
 
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         return self.library.AsyncClient(base_url=url, timeout=timeout_s, verify=_TRUST)
 
     def pieces(self, answer: Any) -> Iterator[Any] | AsyncIterator[Any]:
@@ -258,7 +260,7 @@ class _Aiohttp(_Http):
     integrations = ("latspan_aiohttp",)
     asynchronous = True
 
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         timeout = self.library.ClientTimeout(sock_read=timeout_s)
         return self.library.ClientSession(url, timeout=timeout)
 
@@ -277,7 +279,7 @@ class _Requests(_Http):
     needs = ("requests",)
     integrations = ("latspan_requests",)
 
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         session = self.library.Session()
         # A session has neither an address nor a time limit of its own.
         session.request = _bound(session.request, url, timeout_s)
@@ -305,7 +307,7 @@ class _Urllib3(_Http):
     needs = ("urllib3",)
     integrations = ("latspan_requests",)
 
-    def make(self, url: str, timeout_s: float = _TIMEOUT_S) -> Any:
+    def make(self, url: str, timeout_s: float = TIMEOUT_S) -> Any:
         return self.library.connection_from_url(url, timeout=timeout_s, retries=False)
 
     def ask(self, client: Any, *, stream: bool) -> Any:

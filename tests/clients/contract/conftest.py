@@ -28,7 +28,7 @@ from latspan_anthropic import AnthropicInstrumentor
 from latspan_httpx import HTTPX2Instrumentor, HTTPXInstrumentor
 from latspan_openai import OpenAIInstrumentor
 from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
-from tests.clients.contract.clients import CLIENTS, Client, settled
+from tests.clients.contract.clients import CLIENTS, TIMEOUT_S, Client, settled
 from tests.support.answers import play
 from tests.support.loopback import Loopback, Reply
 
@@ -144,7 +144,7 @@ def run(
     program: Program,
     reply: Reply,
     *,
-    timeout_s: float = 5.0,
+    timeout_s: float = TIMEOUT_S,
     runs: Runs = asyncio.run,
 ) -> tuple[Any, list[bytes]]:
     """

@@ -23,7 +23,7 @@ from latspan._recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, capture
 from tests.clients.conftest import asked_for
-from tests.clients.contract.clients import Client, settled
+from tests.clients.contract.clients import TIMEOUT_S, Client, settled
 from tests.clients.contract.conftest import (
     Here,
     Program,
@@ -256,7 +256,7 @@ def chain(client: Client, failure: Failure) -> list[Any]:
             return [_told(error) for error in _linked(raised)]
         return []
 
-    timeout_s = READ_TIMEOUT_S if failure.times_out else 5.0
+    timeout_s = READ_TIMEOUT_S if failure.times_out else TIMEOUT_S
     (told, left), _ = run(client, fails, failure.reply(client), timeout_s=timeout_s)
     return [told, left]
 
