@@ -7,12 +7,16 @@ import time
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import requests
+from requests.adapters import HTTPAdapter
 
 from latspan import _shown
 from latspan._slices import give_way
+
+if TYPE_CHECKING:
+    from urllib3.response import HTTPResponse
 
 __all__ = ["PASSING_STATUSES", "TOO_LARGE", "HttpSession", "http_session"]
 
@@ -36,6 +40,23 @@ Status for a message above the size limit of a receiver or a gateway, which may 
 _ELSEWHERE: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
 
+class _PacedAdapter(HTTPAdapter):
+    """Adapter that gives way before it sends a request, and around its reading of the response."""
+
+    def add_headers(self, *_arguments: Any, **_options: Any) -> None:
+        """Add nothing: requests calls this method before it sends a request."""
+        give_way()
+
+    def build_response(
+        self, req: requests.PreparedRequest, resp: HTTPResponse
+    ) -> requests.Response:
+        """Return the response to a request."""
+        give_way()
+        response = super().build_response(req, resp)
+        give_way()
+        return response
+
+
 class HttpSession(requests.Session):
     """
     Session that records the result of the last request.
@@ -50,6 +71,8 @@ class HttpSession(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
+        for scheme in ("https://", "http://"):
+            self.mount(scheme, _PacedAdapter())
         self.forget()
 
     def forget(self) -> None:

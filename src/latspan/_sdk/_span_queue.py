@@ -97,30 +97,32 @@ class SpanQueue:
         """
         taken: list[Sent] = []
         while len(taken) < most:
-            part = self._take(
+            part, size = self._take(
                 min(most - len(taken), _TAKEN_AT_ONCE), most_bytes, is_first=not taken
             )
             if not part:
                 break
-            most_bytes -= sum(map(self._size_of, part))
+            most_bytes -= size
             taken += part
             give_way()
         return taken
 
-    def _take(self, most: int, most_bytes: float, *, is_first: bool) -> list[Sent]:
+    def _take(self, most: int, most_bytes: float, *, is_first: bool) -> tuple[list[Sent], int]:
+        """Take out spans, and return them and their size."""
         with self._lock:
             taken: list[Sent] = []
+            taken_bytes = 0
             while self._waiting and len(taken) < most:
                 span = self._waiting.popleft()
                 size = self._size_of(span)
-                if size > most_bytes and not (is_first and not taken):
+                if taken_bytes + size > most_bytes and not (is_first and not taken):
                     self._waiting.appendleft(span)
                     break
                 self._bytes -= size
-                most_bytes -= size
+                taken_bytes += size
                 taken.append(span)
             self._in_flight += len(taken)
-            return taken
+            return taken, taken_bytes
 
     def forget(self, spans: Sequence[Sent]) -> None:
         """Forget spans that were taken out."""
