@@ -4,8 +4,8 @@ Build the OpenTelemetry Collector, Jaeger and Prometheus, once, from pinned Go m
 
 ``build_backends.py`` builds what is missing; ``build_backends.py --where`` prints their folder.
 
-They lie outside the repository, in ``$LATSPAN_BACKENDS``, or in a folder of the user's cache that
-is named for the pinned versions. A program that lies there is not built again.
+The programs are stored outside the repository: in ``$LATSPAN_BACKENDS``, or in a folder of the
+user's cache that is named after the pinned versions. A program that exists is not built again.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ MODULES = {
     "jaeger": ("github.com/jaegertracing/jaeger", "v1.76.0", "cmd/jaeger"),
     "prometheus": ("github.com/prometheus/prometheus", "v0.315.0", "cmd/prometheus"),
 }
-"""Programs that are built from a module of their own: its path, its version, their package."""
+"""Path, version and package of the module of each program that has its own."""
 
 
 def folder() -> Path:
-    """Return where the programs of these versions lie, or will lie."""
-    said = os.environ.get("LATSPAN_BACKENDS")
-    if said:
-        return Path(said).absolute()
+    """Return the folder for the programs of these versions."""
+    configured = os.environ.get("LATSPAN_BACKENDS")
+    if configured:
+        return Path(configured).absolute()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    # Without comments: a new wording is no reason to build everything again.
+    # Without comments: a change of their wording does not require another build.
     components = re.sub(r"#.*", "", MANIFEST.read_text("utf-8")).split()
     pinned = json.dumps([MODULES, components])
     key = hashlib.sha256(pinned.encode()).hexdigest()[:12]
@@ -56,7 +56,7 @@ def go(*arguments: str | Path, at: Path, **variables: str | Path) -> str:
 def run(*command: str | Path, at: Path, **variables: str | Path) -> str:
     """Run a command in a folder, outside any workspace of Go's, and return what it printed."""
     environment = {**os.environ, "GOWORK": "off", **{n: str(v) for n, v in variables.items()}}
-    done = subprocess.run(  # noqa: S603 - commands of ours
+    done = subprocess.run(  # noqa: S603 - fixed commands
         command,
         cwd=at,
         env=environment,
@@ -67,7 +67,7 @@ def run(*command: str | Path, at: Path, **variables: str | Path) -> str:
     )
     if done.returncode:
         sys.stderr.write(f"{done.stdout}{done.stderr}")
-        fail(f"'{' '.join(map(str, command))}' failed", "what it said is above")
+        fail(f"'{' '.join(map(str, command))}' failed", "its output is above")
     return done.stdout
 
 
@@ -78,11 +78,11 @@ def fail(what: str, hint: str) -> None:
 
 def build_collector(scratch: Path, program: Path) -> str:
     """Build the Collector that the manifest describes, with the builder of its version."""
-    said = MANIFEST.read_text("utf-8")
-    (version,) = re.findall(r"^  version: (\S+)$", said, re.MULTILINE)
+    manifest = MANIFEST.read_text("utf-8")
+    (version,) = re.findall(r"^  version: (\S+)$", manifest, re.MULTILINE)
     go("install", f"{BUILDER}@v{version}", at=scratch, GOBIN=scratch)
     made = scratch / "made"
-    with_path = said.replace("\ndist:\n", f"\ndist:\n  output_path: {made}\n")
+    with_path = manifest.replace("\ndist:\n", f"\ndist:\n  output_path: {made}\n")
     (scratch / "manifest.yaml").write_text(with_path, "utf-8")
     run(scratch / "builder", "--config", scratch / "manifest.yaml", at=scratch)
     (made / program.name).replace(program)
@@ -93,8 +93,8 @@ def build_module(scratch: Path, program: Path) -> str:
     """
     Build a program from its module.
 
-    Its ``replace`` directives forbid ``go install``; a module of our own that requires it does
-    without them.
+    Its ``replace`` directives prevent ``go install``. They do not apply in a new module that
+    requires it.
     """
     module, version, package = MODULES[program.name]
     downloaded = json.loads(go("mod", "download", "-json", f"{module}@{version}", at=scratch))
@@ -123,52 +123,54 @@ def build(at: Path) -> None:
     for name, builder in PROGRAMS.items():
         program = at / name
         if program.exists():
-            say(f"{name}: there is one already")
+            show(f"{name}: exists already")
             continue
-        # Of builds that were killed; nobody else builds now.
+        # Left by builds that were killed; no other build is running now.
         for left in at.glob(f".{name}-*"):
             shutil.rmtree(left)
         began = time.monotonic()
-        say(f"{name}: building, which takes minutes")
-        # In the same folder, so that the finished program is put in place at one blow.
+        show(f"{name}: building, which takes minutes")
+        # In the same folder, so that moving the finished program into place is one step.
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=at) as scratch:
             made = Path(scratch, "program", name)
             made.parent.mkdir()
             version = builder(Path(scratch), made)
             made.replace(program)
-        say(f"{name}: built {version} in {time.monotonic() - began:.0f} s")
+        show(f"{name}: built {version} in {time.monotonic() - began:.0f} s")
 
 
 @contextmanager
 def alone(at: Path) -> Generator[None]:
-    """Let nobody else build into the same folder meanwhile."""
+    """Wait for other builds into the same folder, and prevent them inside the block."""
     at.mkdir(parents=True, exist_ok=True)
     with (at / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def say(line: str) -> None:
+def show(line: str) -> None:
     """Print one line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Build them, or say where they are."""
+    """Build the programs, or print their folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--where", action="store_true", help="print the folder, build nothing")
     at = folder()
     if parser.parse_args().where:
-        say(str(at))
+        show(str(at))
         return
     missing = [name for name in PROGRAMS if not (at / name).exists()]
     if missing and shutil.which("go") is None:
-        say(f"not built, for there is no Go: {', '.join(missing)}; get it from https://go.dev/dl")
+        show(
+            f"not built, because Go is not installed: {', '.join(missing)}; get it from https://go.dev/dl"
+        )
         return
     with alone(at):
         build(at)
-    say(f"they are in {at}")
+    show(f"the programs are in {at}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Hold the public names of latspan, with their signatures, in a file next to the documentation.
 
 ``public_api.py check`` prints how the code differs from ``docs/reference/public-api.txt``,
-``public_api.py write`` makes the file say what the code does. The code is read, not run: what is
+``public_api.py write`` writes the file from the code. The code is read, not run: what is
 written does not depend on the interpreter or on what is installed.
 """
 
@@ -94,7 +94,7 @@ def of_module(module: griffe.Object | griffe.Alias, listed: dict[str, str]) -> I
 
 
 def exported(module: griffe.Object | griffe.Alias) -> list[str]:
-    """Return what ``__all__`` says or, without one, the public names that the module defines."""
+    """Return the names in ``__all__`` or, without one, the public names that the module defines."""
     if module.exports is not None:
         return sorted(str(name) for name in module.exports)
     return sorted(
@@ -211,7 +211,7 @@ def inherited(path: str, name: str, cls: griffe.Class) -> list[list[str]]:
 
 
 def difference(held: list[str], found: list[str]) -> list[str]:
-    """Return the unified diff from what the file holds to what the code says, empty if none."""
+    """Return the unified diff from the file to the code; empty if they agree."""
     return list(difflib.unified_diff(held, found, str(HELD), "the code", n=0, lineterm=""))
 
 

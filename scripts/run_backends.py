@@ -3,13 +3,13 @@
 Run the programs of ``build_backends.py`` with the configurations in ``collector-config/``.
 
 ``run_backends.py up`` starts the Collector, Jaeger and Prometheus on the loopback interface, and
-returns when they serve; ``run_backends.py down`` ends those that it started, and no others.
-``run_backends.py where`` prints which programs there are, a name and a path each.
+returns when they serve. ``run_backends.py down`` ends the programs that ``up`` started, and no
+others. ``run_backends.py where`` prints the name and the path of each program.
 
-Grafana Tempo is in no package registry. Where ``LATSPAN_TEMPO`` says where its program is, or it is
-on the ``PATH``, it runs beside them and has all traces as well.
+Grafana Tempo is in no package registry. If ``LATSPAN_TEMPO`` is the path of its program, or PATH
+contains it, Tempo runs too and receives all traces.
 
-Addresses are those in the configurations, each after the variable that sets another:
+The addresses are in the configurations. Each has a variable that replaces it:
 ``LATSPAN_PROMETHEUS=127.0.0.1:9999 scripts/run_backends.py up``.
 """
 
@@ -28,7 +28,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_backends import fail, folder, say
+from build_backends import fail, folder, show
 
 CONFIGS = Path(__file__).resolve().parents[1] / "collector-config"
 START_S = 60.0
@@ -41,27 +41,27 @@ LAST_LINES = 10
 @dataclass(frozen=True, slots=True)
 class Backend:
     """
-    A program and how it is run.
+    Program and its command line.
 
     Args:
-        name: The program's.
-        program: Where it is, ``None`` where there is none.
-        arguments: Its command line; it is started in a folder of its own.
-        ready: An address and a path that answer with success once it serves.
-        tells: What is to be found where, for who starts it.
-        hangs: It may never end when it is asked to, with all that it has on disk by then.
+        name: Name of the program.
+        program: Its path; ``None`` if it is missing.
+        arguments: Its arguments. It is started in its own folder.
+        ready: Address and path that respond with success once the program serves.
+        use: Its addresses, as text for the user.
+        hangs: Whether it may not end on SIGTERM, although it has stored everything by then.
     """
 
     name: str
     program: Path | None
     arguments: tuple[str, ...]
     ready: str
-    tells: str
+    use: str
     hangs: bool = False
 
 
 def addresses() -> dict[str, str]:
-    """Return every address that the configurations name, by variable, as the environment has it."""
+    """Return each address in the configurations by its variable, or the variable's value if set."""
     found: dict[str, str] = {}
     for config in ("local.yaml", "jaeger.yaml", "tempo.yaml"):
         text = (CONFIGS / config).read_text("utf-8")
@@ -70,25 +70,27 @@ def addresses() -> dict[str, str]:
 
 
 def built(name: str) -> Path | None:
-    """Return where a program of ``build_backends.py`` is."""
+    """Return the path of a program of ``build_backends.py``, if it exists."""
     program = folder() / name
     return program if program.exists() else None
 
 
 def tempo() -> Path | None:
-    """Return where Tempo's program is."""
-    said = os.environ.get("LATSPAN_TEMPO")
-    found = said or shutil.which("tempo")
+    """Return the path of Tempo's program, if there is one."""
+    configured = os.environ.get("LATSPAN_TEMPO")
+    found = configured or shutil.which("tempo")
     if found is None:
         return None
     program = Path(found).absolute()
     if not program.is_file():
-        fail(f"LATSPAN_TEMPO says {said}, and there is no such program", "say where it is")
+        fail(
+            f"LATSPAN_TEMPO is {configured}, which is no file", "set it to the path of the program"
+        )
     return program
 
 
 def backends(at: dict[str, str]) -> tuple[Backend, ...]:
-    """Return them in the order in which they are started: who is sent to before who sends."""
+    """Return the programs in the order of their start: receivers before senders."""
     jaeger_at, prometheus_at = at["LATSPAN_JAEGER"], at["LATSPAN_PROMETHEUS"]
     tempo_at = f"127.0.0.1:{at['LATSPAN_TEMPO_PORT']}"
     traces_to = ("local.yaml",) if tempo() is None else ("local.yaml", "to-tempo.yaml")
@@ -106,8 +108,8 @@ def backends(at: dict[str, str]) -> tuple[Backend, ...]:
             (f"-config.file={CONFIGS / 'tempo.yaml'}", "-config.expand-env=true"),
             f"{tempo_at}/ready",
             f"traces at http://{tempo_at}",
-            # It waits for its queue of queries to go, which one of the last 30 s keeps alive, and
-            # has stopped what would take it away.
+            # It waits until its queue of queries is removed, but a query of the last 30 s keeps
+            # the queue, and the task that would remove it has ended.
             hangs=True,
         ),
         Backend(
@@ -128,36 +130,36 @@ def backends(at: dict[str, str]) -> tuple[Backend, ...]:
             built("otelcol"),
             tuple(f"--config={CONFIGS / config}" for config in traces_to),
             at["LATSPAN_COLLECTOR_HEALTH"],
-            f"takes OTLP at http://{at['LATSPAN_COLLECTOR_HTTP']}"
+            f"receives OTLP at http://{at['LATSPAN_COLLECTOR_HTTP']}"
             f" and over gRPC at http://{at['LATSPAN_COLLECTOR_GRPC']}",
         ),
     )
 
 
 def up(state: Path) -> None:
-    """Start those that do not run yet; where one fails, none stays that was started now."""
+    """Start the programs that do not run yet; if one fails, end those that were started."""
     at = addresses()
     wanted = backends(at)
     missing = [each.name for each in wanted if each.program is None and each.name != "tempo"]
     if missing:
-        fail(f"there is no program {', '.join(missing)} in {folder()}", "make backends")
+        fail(f"{', '.join(missing)}: not in {folder()}", "run `make backends`")
     state.mkdir(parents=True, exist_ok=True)
     started: list[Backend] = []
     try:
         for each in wanted:
             if each.program is None:
-                say(f"{each.name}: left out, for PATH has none, and LATSPAN_TEMPO names none")
+                show(f"{each.name}: left out, because it is neither on PATH nor in LATSPAN_TEMPO")
                 continue
             command = (str(each.program), *each.arguments)
             runs = running(each, state)
             if runs is not None:
                 if runs.command != command:
-                    fail(f"{each.name} runs already, started otherwise", "make backends-down")
-                say(f"{each.name}: runs already")
+                    fail(f"{each.name} runs with other arguments", "run `make backends-down`")
+                show(f"{each.name}: runs already")
                 continue
             started.append(each)
             start(each, command, state, {**os.environ, **at})
-            say(f"{each.name}: {each.tells}")
+            show(f"{each.name}: {each.use}")
     except BaseException:
         for each in reversed(started):
             end(each, state)
@@ -167,16 +169,17 @@ def up(state: Path) -> None:
 def start(
     backend: Backend, command: tuple[str, ...], state: Path, variables: dict[str, str]
 ) -> None:
-    """Start one, and return when it serves."""
+    """Start a program, and return when it serves."""
     own = state / backend.name
     own.mkdir(exist_ok=True)
     if answers(backend):
         fail(
-            f"{backend.name}: somebody else answers at {backend.ready}", "end it, or say where else"
+            f"{backend.name}: another program serves {backend.ready}",
+            "end it, or set another address",
         )
     log = state / f"{backend.name}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(  # noqa: S603 - a program of ours
+        process = subprocess.Popen(  # noqa: S603 - a program from the list above
             command,
             cwd=own,
             env=variables,
@@ -194,19 +197,21 @@ def start(
             sys.stderr.write("".join(f"{line}\n" for line in last))
             ended = process.returncode is not None
             what = "ended at once" if ended else f"did not serve within {START_S:g} s"
-            fail(f"{backend.name} {what}", f"what it said last is above, and all of it in {log}")
+            fail(
+                f"{backend.name} {what}", f"the end of its output is above, and all of it in {log}"
+            )
         time.sleep(POLL_S)
 
 
 def where() -> None:
-    """Print the programs that there are."""
+    """Print the name and the path of each program that exists."""
     for each in backends(addresses()):
         if each.program is not None:
-            say(f"{each.name} {each.program}")
+            show(f"{each.name} {each.program}")
 
 
 def answers(backend: Backend) -> bool:
-    """Say whether the address that tells of it answers with success."""
+    """Return whether the program responds with success."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://{backend.ready}", timeout=POLL_S * 20):
@@ -216,13 +221,13 @@ def answers(backend: Backend) -> bool:
 
 
 def down(state: Path) -> None:
-    """End those that run, the one that sends first, so that it sends on what it holds."""
+    """End the programs, senders first, so that receivers get what senders still hold."""
     for each in reversed(backends(addresses())):
-        say(f"{each.name}: {'ended' if end(each, state) else 'did not run'}")
+        show(f"{each.name}: {'ended' if end(each, state) else 'did not run'}")
 
 
 def end(backend: Backend, state: Path) -> bool:
-    """End one, and say whether it ran."""
+    """End a program, and return whether it ran."""
     runs = running(backend, state)
     if runs is not None:
         os.kill(runs.pid, signal.SIGTERM)
@@ -235,7 +240,7 @@ def end(backend: Backend, state: Path) -> bool:
 
 
 def ended(backend: Backend, state: Path, *, within_s: float) -> bool:
-    """Wait until it has ended, and say whether it has."""
+    """Wait until a program has ended, and return whether it has."""
     deadline = time.monotonic() + within_s
     while running(backend, state) is not None:
         if time.monotonic() > deadline:
@@ -247,11 +252,11 @@ def ended(backend: Backend, state: Path, *, within_s: float) -> bool:
 @dataclass(frozen=True, slots=True)
 class Process:
     """
-    One that was started here.
+    Process that this script started.
 
     Args:
-        pid: Its id.
-        command: The program and its command line.
+        pid: ID of the process.
+        command: Its program and arguments.
     """
 
     pid: int
@@ -260,9 +265,9 @@ class Process:
 
 def running(backend: Backend, state: Path) -> Process | None:
     """
-    Return the process that was started here, if it runs.
+    Return the process that this script started, if it runs.
 
-    An id is given again to others: the process must run the program, as the one it was started as.
+    The system reuses process IDs, so the process must also run that program.
     """
     try:
         pid, program, *arguments = pid_file(backend, state).read_text("utf-8").splitlines()
@@ -275,25 +280,27 @@ def running(backend: Backend, state: Path) -> Process | None:
 
 
 def pid_file(backend: Backend, state: Path) -> Path:
-    """Return where the process id is kept, and how it was started."""
+    """Return the file with the ID of the process, its program and its arguments."""
     return state / f"{backend.name}.pid"
 
 
 def main() -> None:
-    """Start them, end them, or say which there are."""
+    """Start, end or list the programs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("do", choices=("up", "down", "where"))
     parser.add_argument(
-        "--state", type=Path, help="a folder for pids, logs and data; else beside the programs"
+        "--state",
+        type=Path,
+        help="folder for process IDs, logs and data (default: beside the programs)",
     )
-    asked = parser.parse_args()
-    if asked.do == "where":
+    options = parser.parse_args()
+    if options.do == "where":
         where()
         return
-    state: Path = asked.state or folder() / "state"
-    (up if asked.do == "up" else down)(state.absolute())
+    state: Path = options.state or folder() / "state"
+    (up if options.do == "up" else down)(state.absolute())
 
 
 if __name__ == "__main__":

@@ -68,9 +68,9 @@ def problems(wheel: Path) -> list[str]:
     if loaded:
         found.append(f"`import latspan` loads {loaded}")
 
-    said = run(str(Path(sys.executable).parent / "latspan"), "--version")
-    if installed not in said:
-        found.append(f"`latspan --version` says {said.strip()!r}, not {installed}")
+    printed = run(str(Path(sys.executable).parent / "latspan"), "--version")
+    if installed not in printed:
+        found.append(f"`latspan --version` prints {printed.strip()!r}, not {installed}")
 
     entry_points = metadata.distribution("latspan").entry_points
     named = {(point.group, point.name): point for point in entry_points}

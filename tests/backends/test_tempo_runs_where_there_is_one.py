@@ -10,12 +10,12 @@ import pytest
 from support.backends import answers, built, free_addresses, run_backends
 
 NONE = {"LATSPAN_TEMPO": "", "PATH": ""}
-LEFT_OUT = "tempo: left out, for PATH has none, and LATSPAN_TEMPO names none"
+LEFT_OUT = "tempo: left out, because it is neither on PATH nor in LATSPAN_TEMPO"
 
 
 @pytest.fixture
 def addresses(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Where they listen, for a test that starts them; afterwards all have ended."""
+    """Addresses of the backends, which end after the test."""
     for name in ("otelcol", "jaeger", "prometheus"):
         built(name)
     addresses = free_addresses()
@@ -24,13 +24,13 @@ def addresses(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def test_without_one_a_line_is_printed(tmp_path: Path, addresses: dict[str, str]) -> None:
-    """The others run all the same."""
+    """The other backends run."""
     up = run_backends("up", tmp_path, **addresses, **NONE)
 
     assert (up.returncode, up.stderr) == (0, "")
-    said = up.stdout.splitlines()
-    assert [line.split(":")[0] for line in said] == ["jaeger", "tempo", "prometheus", "otelcol"]
-    assert said[1] == LEFT_OUT
+    lines = up.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["jaeger", "tempo", "prometheus", "otelcol"]
+    assert lines[1] == LEFT_OUT
     assert answers(addresses["LATSPAN_COLLECTOR_HEALTH"])
 
 
@@ -38,14 +38,14 @@ def test_without_one_a_line_is_printed(tmp_path: Path, addresses: dict[str, str]
 def test_a_collector_that_does_not_send_to_it_is_not_left_so(
     tmp_path: Path, addresses: dict[str, str]
 ) -> None:
-    """It was started before there was a Tempo; the one of now is not left either."""
+    """It was started without Tempo. The Tempo that was started now ends."""
     run_backends("up", tmp_path, **addresses, **NONE)
 
     up = run_backends("up", tmp_path, **addresses)
 
     assert up.returncode == 1
     assert up.stderr == (
-        "latspan: otelcol runs already, started otherwise\nhint: make backends-down\n"
+        "latspan: otelcol runs with other arguments\nhint: run `make backends-down`\n"
     )
     assert not answers(f"127.0.0.1:{addresses['LATSPAN_TEMPO_PORT']}/ready")
     assert answers(addresses["LATSPAN_COLLECTOR_HEALTH"])
@@ -53,7 +53,7 @@ def test_a_collector_that_does_not_send_to_it_is_not_left_so(
 
 @pytest.mark.usefixtures("tempo_program")
 def test_what_was_started_is_ended(tmp_path: Path, addresses: dict[str, str]) -> None:
-    """Whatever is said of it by then."""
+    """Even if ``LATSPAN_TEMPO`` is no longer set."""
     run_backends("up", tmp_path, **addresses)
     assert answers(f"127.0.0.1:{addresses['LATSPAN_TEMPO_PORT']}/ready")
 

@@ -27,7 +27,7 @@ def test_without_go_the_missing_programs_are_listed(tmp_path: Path) -> None:
 
     assert (built.returncode, built.stderr) == (0, "")
     assert built.stdout == (
-        "not built, for there is no Go: otelcol, prometheus; get it from https://go.dev/dl\n"
+        "not built, because Go is not installed: otelcol, prometheus; get it from https://go.dev/dl\n"
     )
 
 
@@ -39,8 +39,8 @@ def test_an_existing_program_is_not_built_again(tmp_path: Path) -> None:
 
     assert (built.returncode, built.stderr) == (0, "")
     assert built.stdout.splitlines() == [
-        *(f"{name}: there is one already" for name in PROGRAMS),
-        f"they are in {tmp_path}",
+        *(f"{name}: exists already" for name in PROGRAMS),
+        f"the programs are in {tmp_path}",
     ]
 
 
@@ -56,10 +56,10 @@ def test_a_failed_build_shows_its_error_and_leaves_no_files(tmp_path: Path) -> N
     built = run("build_backends.py", LATSPAN_BACKENDS=str(made), PATH=str(go.parent))
 
     assert built.returncode == 1
-    said, failed, hint = built.stderr.splitlines()
-    assert said == "no route to host"
+    printed, failed, hint = built.stderr.splitlines()
+    assert printed == "no route to host"
     assert failed.startswith("latspan: 'go install go.opentelemetry.io/collector/cmd/builder@v")
-    assert hint == "hint: what it said is above"
+    assert hint == "hint: its output is above"
     assert [each.name for each in made.iterdir()] == [".lock"]
 
 
@@ -75,8 +75,7 @@ def test_missing_programs_cannot_be_started(tmp_path: Path) -> None:
 
     assert up.returncode == 1
     assert up.stderr == (
-        f"latspan: there is no program jaeger, prometheus, otelcol in {tmp_path}\n"
-        "hint: make backends\n"
+        f"latspan: jaeger, prometheus, otelcol: not in {tmp_path}\nhint: run `make backends`\n"
     )
 
 
@@ -85,13 +84,13 @@ def test_existing_programs_are_listed(tmp_path: Path) -> None:
     for name in ("jaeger", "tempo"):
         (tmp_path / name).touch(mode=0o755)
     jaeger, tempo = (f"{name} {tmp_path / name}\n" for name in ("jaeger", "tempo"))
-    said = str(tmp_path / "tempo")
+    program = str(tmp_path / "tempo")
 
     def where(**variables: str) -> str:
         return run("run_backends.py", "where", LATSPAN_BACKENDS=str(tmp_path), **variables).stdout
 
     assert where(LATSPAN_TEMPO="", PATH="") == jaeger
-    assert where(LATSPAN_TEMPO=said, PATH="") == jaeger + tempo
+    assert where(LATSPAN_TEMPO=program, PATH="") == jaeger + tempo
     assert where(LATSPAN_TEMPO="", PATH=str(tmp_path)) == jaeger + tempo
 
 
@@ -100,8 +99,8 @@ def test_a_missing_tempo_is_an_error(tmp_path: Path) -> None:
 
     assert up.returncode == 1
     assert up.stderr == (
-        f"latspan: LATSPAN_TEMPO says {tmp_path / 'tempo'}, and there is no such program\n"
-        "hint: say where it is\n"
+        f"latspan: LATSPAN_TEMPO is {tmp_path / 'tempo'}, which is no file\n"
+        "hint: set it to the path of the program\n"
     )
 
 
