@@ -54,7 +54,7 @@ class Schedule:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are sent on a schedule, whatever happens to earlier ones."""
+        """Whether requests are sent on a schedule, independent of earlier ones."""
         return self.concurrency is None
 
     def within(self, first: int, duration_ns: int) -> int:

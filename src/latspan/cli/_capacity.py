@@ -1,4 +1,4 @@
-"""``latspan capacity``: the queueing cliff, head-room, and the latency at a higher load."""
+"""``latspan capacity``: the queueing cliff, headroom, and the latency at a higher load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ latspan measure NAME --rate 1 --ladder. The highest rung must be too much for
 the system: the throughput at saturation is its capacity.
 
 - Knee: the load above which the p99 grows faster than the load.
-- Head-room: 80 % of the capacity, and the highest load within the target.
+- Headroom: 80 % of the capacity, and the highest load within the target.
 - Projection: the range in which a test at another load would measure the p99.
 
 Each number is labelled. "measured": a rung has this load. "interpolated":
@@ -74,7 +74,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--current",
         type=positive_number,
         metavar="N",
-        help="load of today, in requests per second, for the head-room (default: the rate in"
+        help="load of today, in requests per second, for the headroom (default: the rate in"
         " NAME.toml)",
     )
     add_forms(parser, "latspan.capacity/1")
@@ -194,7 +194,7 @@ def _exit_code(study: CapacityStudy) -> int:
 
 COMMAND: Final = Command(
     name="capacity",
-    summary="p99 against load: the knee, head-room, and projections to a higher load",
+    summary="p99 against load: the knee, headroom, and projections to a higher load",
     description=_DESCRIPTION,
     examples=(
         ("latspan capacity chat", "the newest ladder of the inference path chat"),

@@ -23,7 +23,7 @@ Writes up what was measured, found, changed and decided for an inference path,
 from NAME.toml and the results that measure, diagnose and verify have kept:
 
   write-up.md      intake, before and after with intervals, trade-off, decision
-  runbook.md       commands, where to look, decision rules, the way back
+  runbook.md       commands, where to look, decision rules, rollback
   guide.md         one page for a person who does not know the inference path
   pull-request.md  the description of the change
 

@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rate",
         type=positive_numbers,
         metavar="N[,N...]",
-        help="requests per second, whatever happens to earlier ones (open loop); several rates are"
+        help="requests per second, independent of earlier ones (open loop); several rates are"
         " measured in turn",
     )
     load.add_argument(
@@ -165,7 +165,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--cache",
         choices=("as-is", "cold", "warm"),
         help="prompt cache of the server: as it is (the default), cold (each prompt begins with a"
-        " text of its own), or warm (one request before the load)",
+        " unique text), or warm (one request before the load)",
     )
     requests.add_argument(
         "--timeout",

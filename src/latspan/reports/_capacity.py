@@ -166,7 +166,7 @@ def _facts(study: CapacityStudy) -> Iterator[tuple[str, str]]:
         at = "" if knee.per_s is None else f"{_rate(knee.per_s)}, "
         yield "knee", f"{at}{how} {interval}; above it, the p{study.percentile:g} grows faster"
     if study.comfortable_per_s is not None:
-        yield "head-room", f"80 % of the capacity is {_rate(study.comfortable_per_s)}"
+        yield "headroom", f"80 % of the capacity is {_rate(study.comfortable_per_s)}"
     if limit_s is not None and study.within_limit_per_s is not None:
         within = study.within_limit_per_s
         load = f"up to {_rate(within)}" if within else "at no load that was measured or projected"

@@ -26,7 +26,7 @@ __all__ = ["guide_page", "pull_request_page", "runbook_page"]
 
 
 def runbook_page(loop: Loop, today: date) -> str:
-    """Return the runbook: commands, where to look, decision rules, and the way back."""
+    """Return the runbook: commands, where to look, decision rules, and the rollback."""
     return marked(loop.file.stem, _runbook(loop, today))
 
 
@@ -74,7 +74,7 @@ def _runbook(loop: Loop, today: date) -> Iterator[str]:
     yield from ("", "## Decision rules", "", "| if | then |", "|---|---|")
     yield from _rules(loop)
     yield from ("", "## Roll back", "")
-    yield from _way_back(loop)
+    yield from _rollback(loop)
     if path.risks:
         yield from ("", "## Open risks", "")
         for risk in path.risks:
@@ -120,7 +120,7 @@ def _rules(loop: Loop) -> Iterator[str]:
     yield "| the model, the prompt template or the load is to change | measure again before that |"
 
 
-def _way_back(loop: Loop) -> Iterator[str]:
+def _rollback(loop: Loop) -> Iterator[str]:
     change = loop.path.change
     if change.flag:
         yield f"- flag of the rollout: {plain(change.flag)}"
@@ -185,5 +185,5 @@ def _pull_request(loop: Loop) -> Iterator[str]:
     yield f"- cause: {sentence_of(loop.diagnosis) or '_not diagnosed_'}"
     yield f"- may be traded for speed: {plain(', '.join(path.may_give_up))}"
     yield f"- flag of the rollout: {plain(path.change.flag)}"
-    yield f"- way back: {plain('; '.join(path.change.rollback) or path.change.undo)}"
+    yield f"- rollback: {plain('; '.join(path.change.rollback) or path.change.undo)}"
     yield f"- to repeat: {code(verification.repeated())} (measured on {verification.day})"

@@ -43,7 +43,7 @@ def _found(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, di
 
 
 def test_a_ladder_is_one_document(ladder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the rungs, the capacity, the knee, head-room, projections and their check."""
+    """With the rungs, the capacity, the knee, headroom, projections and their check."""
     code, found = _found(capsys, ladder, "--rate", "3,2.4", "--current", "1")
     assert code == 0
     assert found["schema"] == "latspan.capacity/1"
@@ -73,7 +73,7 @@ def test_a_terminal_shows_a_plot(ladder: str, capsys: pytest.CaptureFixture[str]
     assert "●" not in lines[6]
     assert lines[7].endswith(">")
     assert "refused" in lines[8]
-    for name in ("capacity ", "knee ", "head-room ", "hold-out "):
+    for name in ("capacity ", "knee ", "headroom ", "hold-out "):
         assert f"\n  {name}" in shown
     assert "no projection: from" in shown
     assert "hint: " in shown

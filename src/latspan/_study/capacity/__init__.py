@@ -1,5 +1,5 @@
 """
-Capacity: percentiles against the offered load, the knee, head-room, and projections to other loads.
+Capacity: percentiles against the offered load, the knee, headroom, and projections to other loads.
 
 See ``docs/adr/0041-project-latency-by-simulating-measured-work.md`` for the method.
 """

@@ -1,5 +1,5 @@
 """
-Capacity of a system: its p99 against the load, the knee, head-room, and projections.
+Capacity of a system: its p99 against the load, the knee, headroom, and projections.
 
 The **knee** is the load at which load divided by p99 is greatest. Below it, more load costs little
 latency; above it, the p99 grows faster than the load.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["COMFORTABLE", "CapacityStudy", "Knee", "study_capacity"]
 
 COMFORTABLE: Final = 0.8
-"""Fraction of the capacity up to which head-room counts."""
+"""Fraction of the capacity up to which headroom counts."""
 
 _SHOWN: Final = (0.6, 0.7, 0.8, 0.9)
 """Fractions of the capacity that are projected if no load is asked for."""

@@ -123,9 +123,9 @@ def _criteria(loop: Loop) -> Iterator[Criterion]:
         is_checked = compared or bool(loop.path.quality.command)
         fields = () if is_checked else tuple(each for each in _ANSWERS if each in blank)
         yield Criterion(Task.VERIFY, "the answers are as good as before", kept, fields)
-    way_back = bool(change.rollback or change.undo)
-    lacking = () if way_back else ("change.rollback",)
-    yield Criterion(Task.CHANGE, "the way back is described", way_back, lacking)
+    has_rollback = bool(change.rollback or change.undo)
+    lacking = () if has_rollback else ("change.rollback",)
+    yield Criterion(Task.CHANGE, "the rollback is described", has_rollback, lacking)
     yield _documented(loop)
 
 

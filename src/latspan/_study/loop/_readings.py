@@ -181,7 +181,7 @@ def is_attributable(verification: Result) -> bool:
 def is_disturbed(verification: Result) -> bool:
     """Return whether a verification is not interpretable because a measurement is invalid."""
     comparison = verification.document["comparison"]
-    # Otherwise the lever was not pulled, or something else differs.
+    # Otherwise the lever was not applied, or something else differs.
     differs = any(each["explains"] and not each["accepted"] for each in comparison["differences"])
     return comparison["judgement"] == _NOT_INTERPRETABLE and not differs
 

@@ -98,7 +98,7 @@ def verify(
     if missing and not is_switched and found.judgement is not Judgement.NOT_INTERPRETABLE:
         judgement = Judgement.NOT_INTERPRETABLE
         shown = ", ".join(missing[0].shown_by)
-        reason = f"the lever {missing[0].name} was not pulled: none of {shown} differs"
+        reason = f"the lever {missing[0].name} was not applied: none of {shown} differs"
         reasons = [f"Not interpretable: {reason}."]
     if returned and judgement in _CLAIMS and _drifted(before, returned, asked):
         judgement = Judgement.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""Capacity, knee, head-room and projections, on queues whose closed forms are known."""
+"""Capacity, knee, headroom and projections, on queues whose closed forms are known."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_system_that_the_model_does_not_describe_is_refused() -> None:
     assert not study.held_out.holds
 
 
-def test_head_room_is_the_lower_of_comfort_and_target() -> None:
+def test_headroom_is_the_lower_of_comfort_and_target() -> None:
     """80 % of the capacity, or the highest load whose upper end is within the limit."""
     free = _study(4)
     assert free.capacity is not None

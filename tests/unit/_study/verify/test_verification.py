@@ -77,7 +77,7 @@ def test_a_lever_that_was_not_pulled_is_not_interpretable() -> None:
     before, after = runs(0, conditions=BASE), runs(50, conditions=BASE)
     found = verify(before, after, P95, [LEVERS["connections"]])
     assert found.judgement is Judgement.NOT_INTERPRETABLE
-    assert "was not pulled: none of connections differs" in found.sentence
+    assert "was not applied: none of connections differs" in found.sentence
     switched = verify(before, after, P95, [LEVERS["connections"]], is_switched=True)
     assert switched.judgement is Judgement.NO_WORSE
 
