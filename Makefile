@@ -122,7 +122,7 @@ test: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Run all tests, and the cl
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
 		$(BIN)/python tests/behaviour%6 \
-		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(BIN)/python tests/clients \
+		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(BIN)/python tests/clients%2 \
 		$(OLDEST_SUITE) $(BIN)/python tests/unit%6 -- $(ARGS)
 
 .PHONY: test-vllm
