@@ -26,7 +26,7 @@ __all__ = ["guide_page", "pull_request_page", "runbook_page"]
 
 
 def runbook_page(loop: Loop, today: date) -> str:
-    """Return the runbook: commands, where to look, decision rules, and the way back."""
+    """Return the runbook: commands, where to look, decision rules, and the rollback."""
     return marked(loop.file.stem, _runbook(loop, today))
 
 
@@ -185,5 +185,5 @@ def _pull_request(loop: Loop) -> Iterator[str]:
     yield f"- cause: {sentence_of(loop.diagnosis) or '_not diagnosed_'}"
     yield f"- may be traded for speed: {plain(', '.join(path.may_give_up))}"
     yield f"- flag of the rollout: {plain(path.change.flag)}"
-    yield f"- way back: {plain('; '.join(path.change.rollback) or path.change.undo)}"
+    yield f"- rollback: {plain('; '.join(path.change.rollback) or path.change.undo)}"
     yield f"- to repeat: {code(verification.repeated())} (measured on {verification.day})"

@@ -61,7 +61,7 @@ def test_a_path_has_its_tasks_its_definition_of_done_and_one_command(tmp_path: P
         "  [ ] the change is verified: improved or no worse",
         "  [ ] every target is met",
         f"  [ ] the answers are as good as before: fill in {_ANSWERS}",
-        "  [x] the way back is described",
+        "  [x] the rollback is described",
         "  [ ] the write-up is current",
         "",
         "next: the target is not met: find the delay to fix",

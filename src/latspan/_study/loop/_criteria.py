@@ -125,7 +125,7 @@ def _criteria(loop: Loop) -> Iterator[Criterion]:
         yield Criterion(Task.VERIFY, "the answers are as good as before", kept, fields)
     way_back = bool(change.rollback or change.undo)
     lacking = () if way_back else ("change.rollback",)
-    yield Criterion(Task.CHANGE, "the way back is described", way_back, lacking)
+    yield Criterion(Task.CHANGE, "the rollback is described", way_back, lacking)
     yield _documented(loop)
 
 
@@ -242,7 +242,7 @@ def _measure_again(loop: Loop, conclusion: Conclusion) -> NextCommand:
         command = f"{command} --requests 100"
     reason = f"measure again: {loop.diagnosis.document['sentence']}"
     if conclusion is Conclusion.NOT_INSTRUMENTED:
-        reason = f"{reason} Add stages to the program before (latspan doctor shows what is seen)"
+        reason = f"{reason} Add stages to the program first (latspan doctor shows what is recorded)"
     return NextCommand(command, reason)
 
 
