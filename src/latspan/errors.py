@@ -12,7 +12,7 @@ Exceptions that latspan raises from its own API, never inside a call of another 
     ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
     ├── HistogramFormatError     (ValueError)   text or a file does not hold a valid histogram
     ├── HistogramPrecisionError  (ValueError)   histograms cannot be merged
-    ├── HistogramWriteError      (OSError)      a file cannot be written with histograms
+    ├── HistogramWriteError      (OSError)      a log of histograms cannot be written
     ├── RecordingError           (ValueError)   a folder is not a recording, or cannot hold one
     ├── MeasurementError         (RuntimeError) a load test cannot begin
     ├── InstrumentationError     (RuntimeError) a client library could not be patched

@@ -94,7 +94,7 @@ def histogram_temporality() -> AggregationTemporality:
     name = _TEMPORALITIES.get(text.upper())
     if name is None:
         logger.warning(
-            "%s is '%s', which is none of %s; exporting cumulative metrics",
+            "%s is '%s', which is not one of %s; exporting cumulative metrics",
             OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
             text,
             ", ".join(_TEMPORALITIES),

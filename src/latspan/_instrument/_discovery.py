@@ -5,7 +5,7 @@ An integration of latspan's own distribution is loaded when the library is impor
 ends with, and not before: ``latspan_openai`` when ``openai`` is, and ``latspan_google.genai`` when
 ``google.genai`` is. Until then it is *awaited*. If the library is a namespace package, whose import
 runs no code, the packages inside it are awaited. The integrations of other distributions are loaded
-at once, because only their code says which import they wait for.
+at once, because only their code defines which import they wait for.
 
 No function here holds a lock, because hooks run under import locks. ``_awaited`` is changed by
 atomic operations only. A hook removes its integration from ``_awaited`` after it has switched it

@@ -59,7 +59,9 @@ def patch_stream(patches: Patches, cls: type) -> None:
     """
     iterates_async = hasattr(cls, "__aiter__")
     if not iterates_async and not hasattr(cls, "__iter__"):
-        raise InstrumentationError(f"{cls.__qualname__} does not iterate, so it is no stream class")
+        raise InstrumentationError(
+            f"{cls.__qualname__} does not iterate, so it is not a stream class"
+        )
     if hasattr(cls, "__iter__"):
         patches.replace(cls, "__iter__", _iter_of)
         _replace(patches, cls, __next__=_next_of, __enter__=_enter_of)

@@ -88,7 +88,7 @@ class CallableSender:
     """
     Sender of requests through a function; each of its runs is a ``latspan.request``.
 
-    What a generator yields is read to its end. A synchronous function runs in a pool of threads. A
+    A generator is read to its end. A synchronous function runs in a pool of threads. A
     run that exceeds the time limit counts as a timeout at once, although its thread goes on.
 
     Args:

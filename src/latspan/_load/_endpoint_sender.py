@@ -186,7 +186,7 @@ def explain(
         )
     if status == _TOO_MANY:
         return MeasurementError(
-            f"{endpoint.shown} rejects the first request already (status 429){because}",
+            f"{endpoint.shown} rejects even the first request (status 429){because}",
             hint="wait until the limit of your key allows requests again",
         )
     if status is not None and status in _REDIRECTS:

@@ -46,7 +46,7 @@ _STRIDE: Final = 1_000_000
 
 _SWITCH_INTERVAL_S: Final = 0.000_5
 """
-Time after which latspan's worker thread must let the event loop run, if the loop wants to.
+Time after which latspan's worker thread must let the event loop run, if the loop is ready.
 
 Python's default of 5 ms would delay the stamps of chunks by as much.
 """

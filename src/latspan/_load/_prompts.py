@@ -41,10 +41,10 @@ _SPREAD: Final = 0.5
 
 _FEWEST_WORDS: Final = 4
 _TOKENS_PER_WORD: Final = 1.3
-"""Tokens of an English word, for prompts that are to have a recorded number of tokens."""
+"""Tokens per English word, for prompts that imitate a recorded number of tokens."""
 
 _LEAST_REPEATED: Final = 16
-"""Least number of characters that an error repeats of a prompt; fewer may be a common phrase."""
+"""Least length of a part of a prompt that is hidden in an error; less may be common words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class PromptSet:
         order = self._orders.get(passed)
         if order is None:
             order = list(range(len(self.prompts)))
-            # A tuple is hashed, which is not stable; a text is.
+            # A tuple would be hashed, and its hash differs between processes; a text is stable.
             random.Random(f"{self._seed} {passed}").shuffle(order)  # noqa: S311
             self._orders[passed] = order
         return order[place]
@@ -135,8 +135,8 @@ def _shared(prompts: Sequence[Prompt]) -> float:
     """
     Return the fraction of the text that is the same in all prompts.
 
-    Each message counts with its longest beginning or end that it has in all prompts: a template may
-    have a time or a number before or after its stable text.
+    For each message, the common beginning or the common end counts, whichever is longer: a template
+    may have a time or a number before or after its stable text.
     """
     texts = [[_text_in(message) for message in prompt.messages] for prompt in prompts]
     total = sum(len(text) for each in texts for text in each)
@@ -152,7 +152,7 @@ def _shared(prompts: Sequence[Prompt]) -> float:
 
 
 def _common(begin: str, text: str) -> str:
-    """Return the longest beginning of a text that another text begins with."""
+    """Return the longest common beginning of two texts."""
     if text.startswith(begin):
         return begin
     pairs = enumerate(zip(begin, text, strict=False))

@@ -2,7 +2,7 @@
 Parts of a response that are kept until its call has ended, and the reads of its stream.
 
 The application may change a chunk or a response as soon as it has it, so what is needed later is
-copied when it arrives. Of a stream, the first part and the last ones are enough: the first names
+copied when it arrives. For a stream, the first part and the last ones are enough: the first names
 the model, the last hold finish reasons, usage and the server's times.
 """
 
@@ -22,7 +22,7 @@ _LAST_PARTS: Final = 3
 
 class ResponseParts:
     """
-    What is kept of the response of a call.
+    Parts of the response of a call that are kept.
 
     Args:
         api_format: API format of the response; ``None`` if the response is not read.
@@ -61,7 +61,7 @@ class ResponseParts:
             self.reads = Reads([])
 
     def forget_reads(self) -> None:
-        """Drop the reads, which say nothing about the chunks of the response."""
+        """Drop the reads, which show nothing about the chunks of the response."""
         self.reads = None
 
     def keep_response(self, response: Any) -> None:

@@ -1,4 +1,4 @@
-"""Details of a record: the attributes of its span that are no field of the record."""
+"""Details of a record: the attributes of its span that are not fields of the record."""
 
 from __future__ import annotations
 

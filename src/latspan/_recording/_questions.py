@@ -56,7 +56,7 @@ _VOCABULARIES: Final[dict[str, frozenset[str]]] = {
 }
 """
 Values that an attribute can have whether or not they occurred: that no call had the outcome
-``error`` is an answer. Of the segments these are latspan's own; an application adds others.
+``error`` is an answer. For segments these are latspan's own; an application adds others.
 """
 
 _SHOWN: Final = 5

@@ -44,7 +44,7 @@ class RequestRecord:
         marks_ns: Instants of the known marks of a call, in nanoseconds since its start; empty if
             records are not written.
         scope_id: Number of a request or stage, unique in its process and greater than 0; 0 for a
-            call or an HTTP exchange, which nothing is inside of.
+            call or an HTTP exchange, which contain no others.
         parent_id: Number of the request or stage that it is directly inside of, 0 if there is none.
         root_id: Number of the outermost scope around it, its own if it is that scope, 0 if there
             is none.
@@ -92,7 +92,7 @@ def has_no_token(record: RequestRecord) -> bool:
     """
     Return whether a record is that of a completed stream in which no token arrived.
 
-    Its user never received a first token, so it misses every target of one, as a failed request
+    Its user never received a first token, so it misses every target for it, as a failed request
     does. A response that is not streamed has no first token by definition, and misses nothing.
     """
     return (

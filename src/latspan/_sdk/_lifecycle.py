@@ -37,7 +37,7 @@ _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
 _SILENCE_S: Final = 1.5
 """
-Time without an accepted message after which a shutdown gives a receiver up, in seconds.
+Time without an accepted message after which a shutdown stops waiting for a receiver, in seconds.
 
 The whole exit of a process is to take at most 2 s longer if its receiver is dead.
 """

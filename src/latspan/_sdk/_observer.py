@@ -1,10 +1,10 @@
 """
 Observer inside a program that ``latspan doctor -- PROGRAM`` runs.
 
-It writes what it knows at four times: when the program starts, when latspan is configured, when a
-configuration ends, and in an exit handler. It changes nothing that the program can notice; a folder
-that cannot be written to is ignored. A forked child begins an observation of its own when one of
-these events happens in it, so a child that only runs another program costs nothing.
+It writes its observations at four times: when the program starts, when latspan is configured, when
+a configuration ends, and in an exit handler. It changes nothing that the program can notice; a
+folder that cannot be written to is ignored. A forked child begins an observation of its own when
+one of these events happens in it, so a child that only runs another program costs nothing.
 """
 
 from __future__ import annotations

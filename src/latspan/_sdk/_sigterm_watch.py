@@ -8,7 +8,7 @@ later, this thread exports, and ends the process by the default action.
 
 Only ``faulthandler`` offers a handler that runs in C at once: it writes a traceback to a file. Here
 the file is a socket, which the thread reads; the text is not used. Then ``faulthandler`` calls
-Python's own handler, as if it were not there. ``signal.set_wakeup_fd`` is no alternative, because
+Python's own handler, as if it were not there. ``signal.set_wakeup_fd`` is not an option, because
 event loops need it: trio warns if it is in use.
 
 **Other users.** A program may use ``faulthandler`` for SIGTERM itself. If it does so after `wake`,

@@ -1,8 +1,8 @@
 """
 Inference paths and their targets: data, validation, and the TOML file that a user edits.
 
-The package knows no recording and no statistics; :mod:`latspan._study.stats` decides whether a
-target is met.
+The package does not depend on recordings or statistics; :mod:`latspan._study.stats` decides whether
+a target is met.
 """
 
 from __future__ import annotations

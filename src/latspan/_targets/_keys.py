@@ -1,8 +1,8 @@
 """
 Keys of the file of an inference path: their names, forms, and the comments that explain them.
 
-The reader, the writer and the documentation use this one description. A key has its own name where
-the unit belongs into it: ``limit_ms`` in a file is ``limit_ns`` in the code.
+The reader, the writer and the documentation use this one description. If a key's name contains a
+unit, the field may have another one: ``limit_ms`` in a file is ``limit_ns`` in the code.
 """
 
 from __future__ import annotations

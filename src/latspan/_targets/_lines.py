@@ -93,7 +93,7 @@ def _keys(statement: str) -> tuple[str, ...]:
 def _plain(part: str) -> str:
     if part[0] not in "\"'":
         return part
-    # The parser knows the escapes.
+    # The parser decodes the escapes.
     return str(tomllib.loads(f"key = {part}")["key"])
 
 

@@ -172,7 +172,7 @@ class Change:
     Args:
         lever: One of the levers of ``latspan verify``.
         description: What is changed, in words.
-        options: Options of ``latspan measure`` that are the change.
+        options: Options of ``latspan measure`` that make the change.
         apply: Command that makes the change.
         undo: Command that takes it back.
         runs: Runs per side of the verification, at least 2; ``None`` for the usual number.

@@ -32,7 +32,7 @@ __all__ = ["SUFFIX", "file_of", "files_in", "parse_inference_path", "read_infere
 SUFFIX: Final = ".toml"
 
 _HEADS: Final = ("[[target]]", "[traffic]")
-"""Headers of tables of which the file of an inference path has both, and other TOML files none."""
+"""Headers of the two tables that the file of an inference path has, and other TOML files lack."""
 
 _T = TypeVar("_T")
 
@@ -73,8 +73,8 @@ def read_inference_path(name: str | os.PathLike[str]) -> InferencePath:
         name: Name or file of the inference path; see :func:`file_of`.
 
     Raises:
-        ConfigError: The file does not exist, cannot be read or is invalid, or its name is another
-            one than that of the file.
+        ConfigError: The file does not exist, cannot be read or is invalid, or its name differs
+            from that of the file.
     """
     path = file_of(name)
     try:

@@ -388,7 +388,7 @@ def shortened(
             kept[at] = Delay(begin_ns + servers_ns, until_ns, length_ns - servers_ns)
     for at, (begin_ns, until_ns, length_ns) in enumerate(kept):
         if until_ns == wait_ns:
-            # The request was sent before the stamp that says so, at the latest when the server
+            # The request was sent before the stamp that records it, at the latest when the server
             # began to work on it.
             kept[at] = Delay(begin_ns, until_ns, max(0, length_ns - before_ns))
     return [delay for delay in kept if delay.length_ns >= READER_BOUND_NS]

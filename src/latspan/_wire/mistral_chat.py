@@ -64,7 +64,7 @@ def _body_of(response: Any) -> Body:
     body = {**body_of(chunk)}
     usage = getattr(chunk, "usage", None)
     if usage is not None:
-        # The SDK sets the counts that the server did not report to 0, and they are no counts.
+        # The SDK sets the counts that the server did not report to 0; they are not counts.
         body["usage"] = copied(usage)
     return body
 

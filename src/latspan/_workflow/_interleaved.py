@@ -1,9 +1,9 @@
 """
 Measurements of two states of a system in turn, so that its slow changes affect both alike.
 
-All runs have one seed: generated prompts depend on it, and other prompts are another test. An
-invalid run is measured again, in all at most as often as a side has runs. Its recording stays in
-the folder :data:`INVALID_RUNS`.
+All runs have the same seed, because generated prompts depend on it, and other prompts would be
+another test. An invalid run is measured again; there are at most as many repetitions in all as runs
+per side. Its recording stays in the folder :data:`INVALID_RUNS`.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _report_progress(report: Callable[[str], None], name: str, measured: str) ->
 
 
 def _left(order: Sequence[str], seconds: Mapping[str, Sequence[float]]) -> str:
-    """Return how long the runs probably take that are left; empty until both sides had one."""
+    """Return how long the remaining runs probably take; empty until both sides had one."""
     if not all(seconds.values()):
         return ""
     left_s = sum(fmean(seconds[side]) for side in order)

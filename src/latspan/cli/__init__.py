@@ -78,11 +78,11 @@ _PIPE_CLOSED: Final = 1
 _WITHOUT_NAME: Final = tuple(
     f"arguments are required: {name}" for name in ("NAME", "TARGET", "SOURCE", "NAME|RECORDING")
 )
-"""Ends of argparse's message if an inference path could have been named and was not."""
+"""Ends of argparse's message about a missing argument that can name an inference path."""
 _INVALID_CHOICE: Final = re.compile(
     r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<choices>.*)\)$"
 )
-"""argparse's message about a command or a value that is none of the choices."""
+"""argparse's message about a command or a value that is not one of the choices."""
 _NOT_WRITTEN: Final = 74
 """Exit code if stdout cannot be written: ``EX_IOERR`` of ``sysexits.h``."""
 
@@ -141,7 +141,7 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return _USAGE
     try:
-        # Kept with a result; `sys.argv` is another program's if it calls main() itself.
+        # Kept with a result. If another program calls main(), `sys.argv` is that program's.
         arguments.words = sys.argv[1:] if argv is None else list(argv)
         with interrupts_raise():
             return command.run(arguments)
@@ -170,7 +170,7 @@ class _Parser(argparse.ArgumentParser):
         if message.endswith(_WITHOUT_NAME):
             message = f"{message}; {known_paths()}"
         elif found := _INVALID_CHOICE.search(message):
-            # The choices have quotes up to Python 3.13, and none from 3.14 on.
+            # Up to Python 3.13, the choices are in quotes.
             choices = re.findall(r"[\w-]+", found["choices"])
             message += _meant(found["given"], choices)
         super().error(printable(message))
@@ -196,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
             description=command.description,
             epilog=_examples(command.examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            # What is hidden in a command line that is kept is found by the whole name.
+            # The values to hide in a command line that is kept are found by the whole option.
             allow_abbrev=False,
         )
         command.add_arguments(subparser)

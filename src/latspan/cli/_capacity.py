@@ -25,8 +25,8 @@ _FOLDER: Final = "recordings"
 
 _DESCRIPTION: Final = """\
 Shows how the p99 grows with the offered load, from a ladder of open loops:
-latspan measure NAME --rate 1 --ladder. The highest rung must be too much for
-the system: the throughput at saturation is its capacity.
+latspan measure NAME --rate 1 --ladder. The highest rung must overload the
+system: the throughput at saturation is its capacity.
 
 - Knee: the load above which the p99 grows faster than the load.
 - Headroom: 80 % of the capacity, and the highest load within the target.
@@ -35,11 +35,12 @@ the system: the throughput at saturation is its capacity.
 Each number is labelled. "measured": a rung has this load. "interpolated":
 between two rungs. "extrapolated": above the highest rung, up to twice its load.
 "refused": above 95 % of the capacity, or too far from the rungs, or the
-capacity is unknown, or the model is wrong about this system.
+capacity is unknown, or the model does not fit this system.
 
-A projection simulates a queue that is fitted to the rungs: their requests, with
-the times between their arrivals. The model is checked first: it is fitted
-without one rung, and its error for that rung is printed and widens the ranges.
+A projection simulates a queue that is fitted to the rungs; it uses their
+requests and the times between their arrivals. The model is checked first: it is
+fitted without one rung, and its error for that rung is printed and widens the
+ranges.
 
 Exit codes: 0 fine; 1 a load of --rate misses the target even at the lower end
 of its range; 2 usage; 3 a load of --rate is refused, or only the upper end
@@ -59,7 +60,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_numbers,
         default=[],
         metavar="N[,N...]",
-        help="loads to project to, in requests per second (default: some below the capacity)",
+        help="loads to project to, in requests per second (default: 60, 70, 80 and"
+        " 90 %% of the capacity)",
     )
     parser.add_argument(
         "--goal",
@@ -74,7 +76,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--current",
         type=positive_number,
         metavar="N",
-        help="load of today, in requests per second, for the headroom (default: the rate in"
+        help="current load, in requests per second, for the headroom (default: the rate in"
         " NAME.toml)",
     )
     add_forms(parser, "latspan.capacity/1")
@@ -152,7 +154,7 @@ def _goal(
     Return the metric, the percentile and the limit in seconds.
 
     Raises:
-        ConfigError: The text is no goal, or the metric does not depend on a queue.
+        ConfigError: The text is not a goal, or the metric does not depend on a queue.
         UnknownNameError: There is no such metric.
     """
     from latspan._targets import Target, parse_percentile_of
@@ -194,7 +196,7 @@ def _exit_code(study: CapacityStudy) -> int:
 
 COMMAND: Final = Command(
     name="capacity",
-    summary="p99 against load: the knee, headroom, and projections to a higher load",
+    summary="show the p99 against the load: knee, headroom, projections to a higher load",
     description=_DESCRIPTION,
     examples=(
         ("latspan capacity chat", "the newest ladder of the inference path chat"),

@@ -1,4 +1,4 @@
-"""``latspan compare``: is it faster, or is it chance; and which segment explains it."""
+"""``latspan compare``: judges whether a system became faster, and which segment explains it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ Compares two sides, each of which is a recording, a folder of recordings (one
 per run), a folder of histogram logs (.hlog) of the processes of one run, or a
 baseline file (.json).
 
-Two runs of one system differ by themselves, so one recording per side is
-described and never judged. From three runs in all, and better five per side, a
-percentile has improved, is no worse, is worse, or could be chance (Welch's test
-on the runs; other percentiles and segments are guards, with Holm's adjustment).
-"No worse" means: at most 10 % higher below p90, and 20 % above, with
-confidence.
+Two runs of the same system differ by chance, so one recording per side is
+described and never judged. From three runs in all (better: five per side), the
+conclusion is that a percentile improved, is no worse or is worse, or that the
+difference may be chance (Welch's test on the runs; other percentiles and
+segments are guards, with Holm's adjustment). "No worse" means, with confidence:
+at most 10 % higher below p90, and at most 20 % higher above.
 
-What differs besides the change is listed first: prompts, load, model,
-parameters, cache, length of the answers, machine. If it can explain a change,
-the comparison is not interpretable, unless --changed names it.
+Differences other than the change are listed first: prompts, load, model,
+parameters, cache, length of the answers, machine. If one of them can explain
+the result, the comparison is not interpretable, unless --changed names it.
 
 Exit codes: 0 improved or no worse; 1 worse; 2 usage; 3 inconclusive, more runs
 are needed; 4 not interpretable, or a file cannot be read."""
@@ -58,8 +58,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="condition that is the change, as it is listed, for example model; can be repeated,"
-        " but then the effect cannot be attributed",
+        help="condition that was changed, as the comparison lists it, for example model; can be"
+        " repeated, but then the effect cannot be attributed",
     )
     parser.add_argument(
         "--by",
@@ -72,7 +72,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save-baseline",
         metavar="FILE",
-        help="write the runs of the last side to a baseline file (.json); without AFTER, only that",
+        help="write the runs of the last side to a baseline file (.json); without AFTER, nothing is"
+        " compared",
     )
     parser.add_argument(
         "--junit", metavar="FILE", help="also write the result as JUnit XML for a CI system"
@@ -169,7 +170,7 @@ def _print(found: Comparison, groups: Sequence[Comparison], arguments: argparse.
 
 COMMAND: Final = Command(
     name="compare",
-    summary="is it faster, or is it chance; and which segment explains it",
+    summary="judge whether a system became faster, and which segment explains it",
     description=_DESCRIPTION,
     examples=(
         ("latspan compare before after", "two recordings, or two folders with one per run"),
@@ -178,7 +179,7 @@ COMMAND: Final = Command(
             "judge the time to the first token, and its target",
         ),
         ("latspan compare before after --changed model", "the change is another model"),
-        ("latspan compare before after --by route", "also route by route"),
+        ("latspan compare before after --by route", "also compare each route"),
         ("latspan compare --save-baseline latency.json before", "keep the runs in a repository"),
         (
             "latspan compare latency.json after --markdown --junit latency.xml",

@@ -27,8 +27,9 @@ latspan scorecard and Python can read:
                conventions
   guidellm     its report in JSON
 
-What the file does not have is listed in recording.json, and shown by every
-command that reads the recording. Prompts and responses are not converted.
+Data that the file does not have is listed in recording.json, and every command
+that reads the recording shows the list. Prompts and responses are not
+converted.
 
 With --to parquet, OUT is a Parquet file with one row per request, call and
 stage. IN can then be a recording too."""
@@ -41,7 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=("recording", "parquet"),
         default="recording",
-        help="form of OUT (default: %(default)s)",
+        help="format of OUT (default: %(default)s)",
     )
 
 

@@ -42,11 +42,11 @@ prompt of about 1,000 tokens; responses have at most {OUTPUT_TOKENS} tokens. The
   percentiles of every segment, and its share of the slowest tenth's time
   time to first token, time per token, gaps, token counts
   felt speed: time until text is visible, stalls, tokens on time
-  one sentence on what the slow requests spent their time on, and the one
-  delay to fix, if numpy is installed
+  one sentence on what the slow requests spent their time on; if numpy is
+  installed, also the one delay to fix
 
-40 chats take about a minute: 50 to 70 s on two cores of a virtual machine that
-other programs used too. The report goes to stdout, progress to stderr. The
+40 chats take about a minute: 50 to 70 s on two cores of a virtual machine with
+other load. The report goes to stdout, progress to stderr. The
 server is stopped at the end, also after Ctrl-C."""
 
 
@@ -259,7 +259,7 @@ COMMAND: Final = Command(
             "latspan demo --json | jq -r .summary.sentence",
             "print what the slow requests spent their time on, for a script",
         ),
-        ("latspan demo --requests 100", "enough for a p99"),
+        ("latspan demo --requests 100", "send enough chats for a p99"),
     ),
     add_arguments=_add_arguments,
     run=_run,

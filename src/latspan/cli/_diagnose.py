@@ -33,19 +33,19 @@ _DESCRIPTION: Final = """\
 Names the segment in which the requests near a percentile spend most of their
 time, its cause, the evidence, and one change to try. Shares have a 90 %
 interval. If two segments are too close, or too much time is in no segment, the
-answer states that instead.
+diagnosis states that instead.
 
 SOURCE is one of these:
 
   NAME            an inference path (NAME.toml): its newest measurement, and the
                   first of its targets that is not met
   a recording     the folder that latspan measure, latspan run --record or
-                  record_dir wrote. Of a load test, the last step is judged, and
-                  a step with one request in flight separates queue and
-                  prefill if the server does not report its times
+                  record_dir wrote. The last step of a load test is judged. If
+                  the server does not report its times, a step with one
+                  request in flight separates queue and prefill
   traces          a file of OTLP/JSON, or the URL of Jaeger or Tempo: latspan's
                   spans, and those of the GenAI conventions, OpenInference,
-                  OpenLLMetry, vLLM and SGLang as far as they go
+                  OpenLLMetry, vLLM and SGLang, with the times that they have
   histogram logs  a .hlog file or a folder of them: the target is judged, but
                   the time cannot be divided among segments
 

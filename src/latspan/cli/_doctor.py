@@ -38,7 +38,7 @@ Diagnoses latspan in this environment, and reports:
   integrations    which libraries are installed, and which can be instrumented
   conflicts       other instrumentations of the same libraries
   settings        the values in effect, and the source of each
-  variables       misspelt, invalid, or in need of a package
+  variables       that are misspelt or invalid, or need a package
   telemetry       whether a span and a metric arrive, and if not, why
 
 It sends one span and one metric, both named latspan.doctor. The exit code is 1
@@ -46,9 +46,10 @@ if either does not arrive, if an installed library cannot be instrumented, or if
 a variable is misspelt or invalid. Secrets are not shown. Settings that an
 application passes to latspan.configure() override those shown here.
 
-With a program, runs it as `latspan run` does, and reports on standard error
-what was recorded, which libraries were missed and why, and whether its
-telemetry arrived. The output and the exit code are the program's own."""
+With a program, doctor runs it as `latspan run` does, and reports on standard
+error what was recorded, which libraries were not instrumented and why, and
+whether its telemetry arrived. The output and the exit code are the program's
+own."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +58,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "program",
         nargs=argparse.REMAINDER,
         metavar="-- PROGRAM [ARGUMENT ...]",
-        help="run this program, and report what was seen of it",
+        help="run this program, and report what was recorded",
     )
     parser.add_argument(
         "--timeout",
@@ -203,7 +204,10 @@ COMMAND: Final = Command(
             "LATSPAN_ENDPOINT=http://collector:4318 latspan doctor",
             "the same for another receiver",
         ),
-        ("latspan doctor -- python app.py", "find out what is recorded of a program, and what not"),
+        (
+            "latspan doctor -- python app.py",
+            "find out what is recorded of a program, and what is missed",
+        ),
         ("latspan doctor --json | jq .exports", "print whether telemetry arrives, for a script"),
     ),
     add_arguments=_add_arguments,

@@ -1,4 +1,4 @@
-"""``latspan doctor -- PROGRAM``: runs a program, and reports what was seen and what was missed."""
+"""``latspan doctor -- PROGRAM``: runs a program, and reports what was recorded and missed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA: Final = "latspan.doctor-program/1"
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
     """
-    What was seen of a program.
+    Observations of a program.
 
     Args:
         program: File name of the program.

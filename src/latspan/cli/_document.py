@@ -24,13 +24,12 @@ from NAME.toml and the results that measure, diagnose and verify have kept:
 
   write-up.md      intake, before and after with intervals, trade-off, decision
   runbook.md       commands, where to look, decision rules, rollback
-  guide.md         one page for a person who does not know the inference path
+  guide.md         one page for readers who do not know the inference path
   pull-request.md  the description of the change
 
-Nothing is invented: what is not known is stated as missing, with the command
-that gives it. Running it again replaces the pages, but never one that you have
-edited: that page is kept, and the others are written. Delete a page to have it
-written again.
+Nothing is invented: an unknown value is marked as missing, with the command
+that provides it. Running the command again replaces the pages, except those
+that you have edited. Delete an edited page to have it written again.
 
 Exit codes: 0 complete; 2 usage; 3 written, but something is missing; 4 a result
 cannot be read."""

@@ -62,7 +62,7 @@ def exit_code_of(concluded: StrEnum) -> int:
 
 
 def exit_code_of_diagnosis(diagnosis: Diagnosis) -> int:
-    """Return the exit code of a diagnosis: a cause of a target that is missed is no success."""
+    """Return the exit code of a diagnosis: a cause of a missed target is not a success."""
     from latspan._study.diagnose import Conclusion
     from latspan._study.stats import Verdict
 

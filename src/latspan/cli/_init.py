@@ -17,7 +17,7 @@ _DESCRIPTION: Final = """\
 Writes NAME.toml into the current folder. The file describes an inference path:
 one route, model, prompt template and traffic profile, with the target that its
 latency must meet. Every line has a comment. The file is valid as it is; fill in
-what is empty, and correct the load and the target.
+the empty values, and adjust the load and the target.
 
   chat            time to the first token at most 500 ms, p95
   autocomplete    complete within 150 ms, p95

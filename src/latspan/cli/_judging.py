@@ -1,5 +1,5 @@
 """
-Arguments and output that the commands have in common which judge measurements.
+Arguments and output shared by the commands that judge measurements.
 
 ``diagnose``, ``compare``, ``verify``, ``sweep`` and ``capacity`` print one result, as a table, as
 JSON or as Markdown, and have the exit codes of :mod:`latspan.cli._exit_codes`.
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FIRST_TARGET: Final = "the first target of the load test, or p95 duration"
-"""What is judged if nothing else is stated, for help texts."""
+"""Default goal, for help texts."""
 
 
 class _Arguments(Protocol):
@@ -59,8 +59,8 @@ def add_goal(parser: _Arguments, default: str, *, met: str = "") -> None:
 
     Args:
         parser: Parser or group.
-        default: What is judged without ``--goal``.
-        met: What it means if the target is met, for the help.
+        default: Goal without ``--goal``, for the help.
+        met: Meaning of a target that is met, for the help.
     """
     parser.add_argument(
         "--goal",
@@ -81,7 +81,7 @@ def add_margin(parser: _Arguments) -> None:
         "--margin",
         type=float,
         metavar="RATIO",
-        help="ratio up to which the goal is no worse (default: 1.1 below p90, 1.2 above)",
+        help="largest ratio at which the goal is no worse (default: 1.1 below p90, 1.2 above)",
     )
 
 
@@ -93,7 +93,7 @@ def add_forms(
     others: Iterable[tuple[str, str]] = (),
 ) -> None:
     """
-    Add the options that select what is printed, of which one can be given.
+    Add the options that select the format of the output, at most one of which can be given.
 
     Args:
         parser: The parser.
@@ -117,7 +117,7 @@ def print_result(
     markdown: Callable[[], str] | None = None,
 ) -> None:
     """
-    Print a result in the form that the command line selects.
+    Print a result in the format that the command line selects.
 
     Args:
         arguments: The command line.

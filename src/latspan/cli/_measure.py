@@ -25,13 +25,13 @@ Sends requests to an OpenAI-compatible API, or calls a function of yours, and
 records them as latspan records an application in production.
 
 With --rate, requests arrive as users do: they do not wait for earlier ones
-(open loop). If the server cannot take the rate, requests queue, and their
-duration from schedule grows. With --concurrency, a fixed number is in flight,
-and a slow server is asked less often (closed loop), so it looks better than it
-is to users. Without either, one request is in flight.
+(open loop). If the server cannot keep up with the rate, requests queue, and
+their duration from schedule grows. With --concurrency, a fixed number is in
+flight (closed loop): a slow server receives fewer requests, so it looks better
+than it is to users. Without either, one request is in flight.
 
-Requests of the warm-up are not counted. Further requests keep the load up until
-the last measured one has ended; they are not counted either. A measurement that
+Warm-up requests are not counted. Further requests keep the load up until the
+last measured one has ended; they are not counted either. A measurement that
 cannot be trusted is INVALID, with the reason: the generator was too slow, the
 run was interrupted, or the prompt cache changed.
 

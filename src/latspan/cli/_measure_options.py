@@ -71,8 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rate",
         type=positive_numbers,
         metavar="N[,N...]",
-        help="requests per second, independent of earlier ones (open loop); several rates are"
-        " measured in turn",
+        help="requests per second, sent without waiting for earlier ones (open loop); several"
+        " rates are measured in turn",
     )
     load.add_argument(
         "--concurrency",
@@ -116,7 +116,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="measured requests (default: 100; p99: 300)",
     )
     load.add_argument(
-        "--duration", type=duration_s, metavar="TIME", help="time to measure, such as 30s or 5m"
+        "--duration",
+        type=duration_s,
+        metavar="TIME",
+        help="length of the measurement, such as 30s or 5m",
     )
     load.add_argument(
         "--warmup",
@@ -128,13 +131,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--max-in-flight",
         type=counting_number,
         metavar="N",
-        help="limit on an open loop; a request that waits for it is late, and that counts",
+        help="maximum in flight in an open loop; a request that waits for a place is sent late",
     )
     load.add_argument(
-        "--seed", type=whole_number, metavar="N", help="seed of everything random (default: 0)"
+        "--seed", type=whole_number, metavar="N", help="seed of all random choices (default: 0)"
     )
     requests = parser.add_argument_group("requests")
-    requests.add_argument("--model", help="model; if not given, the only one of the endpoint")
+    requests.add_argument("--model", help="model (default: the only one of the endpoint)")
     requests.add_argument(
         "--prompts",
         metavar="FILE",
@@ -164,8 +167,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     requests.add_argument(
         "--cache",
         choices=("as-is", "cold", "warm"),
-        help="prompt cache of the server: as it is (the default), cold (each prompt begins with a"
-        " unique text), or warm (one request before the load)",
+        help="prompt cache of the server: as it is (the default), cold (each prompt begins with"
+        " a unique text), or warm (one request before the load)",
     )
     requests.add_argument(
         "--timeout",

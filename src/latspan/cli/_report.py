@@ -13,14 +13,14 @@ from latspan.cli._console import output, print_message
 __all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
-Shows a recording as latspan run --report shows a program: the median and the
-slowest request with all their segments, tables of segments and metrics, and a
-sentence on the slowest tenth.
+Shows where the requests of a recording spent their time, as latspan run
+--report does for a program: the median and the slowest request with all their
+segments, tables of segments and metrics, and a sentence on the slowest tenth.
 
 A recording is a folder that latspan run --record, latspan measure or the
-setting record_dir wrote. Its percentiles are those of all requests. Of a large
-recording, the waterfalls and the last sentence use a random sample of 5,000
-requests, and the slowest one."""
+setting record_dir wrote. Percentiles are computed from all requests. If the
+recording is large, the waterfalls and the last sentence use a random sample of
+5,000 requests, and the slowest one."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,9 +24,9 @@ _MOST_NAMES: Final = 10
 """Number of inference paths that a message lists."""
 
 _CONTENT: Final = "--body"
+"""Option whose value is a part of each request."""
 _HIDING: Final = frozenset({_CONTENT, "--options", "--after-options"})
 """Options whose value may hold fields of requests."""
-"""Option whose value is a part of each request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ Settings come from the environment:
 
   LATSPAN_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT  address of the OTLP receiver
   LATSPAN_SERVICE_NAME, or OTEL_SERVICE_NAME        service name of the program
-  LATSPAN_DISABLED_INSTRUMENTATIONS                 integrations to leave off
+  LATSPAN_DISABLED_INSTRUMENTATIONS                 integrations to switch off
   OTEL_SDK_DISABLED=true                            switches latspan off
 
 All other LATSPAN_* and OTEL_* variables apply too. Settings that the program
@@ -51,12 +51,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="print on stderr, when the program has ended, where its requests spent their time",
+        help="when the program ends, print on stderr where its requests spent their time",
     )
     parser.add_argument(
         "--record",
         metavar="FOLDER",
-        help="record the program's requests in a new folder, for latspan report and others",
+        help="record the program's requests in a new folder, for latspan report and other commands",
     )
     parser.add_argument(
         "program",

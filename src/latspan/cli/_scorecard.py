@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
-Shows how a system does from week to week (operational drift) and from month to
-month (direction): p50 and p95, timeouts, completed requests, and with --target
-the requests within the target, and those per second.
+Shows how a system performs from week to week (operational drift) and from month
+to month (direction): p50 and p95, timeouts and completed requests. With
+--target, it also shows the requests within the target, and their rate.
 
 PATH is a recording, a .hlog file, a file of OTLP/JSON traces that the
 Collector's file exporter wrote, a folder of any of them, or the URL of a

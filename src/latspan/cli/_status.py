@@ -28,11 +28,11 @@ Shows where each inference path of a folder stands in the loop:
 
 A task is stale if the endpoint, the model, the target, the load, the prompts or
 the prompt template changed after it, or if it belongs to an earlier pass. Each
-path has its definition of done, and one next command. In an empty folder, that
-is latspan init.
+path is shown with its definition of done and one next command. In an empty
+folder, the next command is latspan init.
 
-The results are in results/NAME, next to NAME.toml. Put them into your
-repository: everybody who has them sees the same status.
+The results are in results/NAME, next to NAME.toml. Commit them to your
+repository, so that all its users see the same status.
 
 Exit codes: 0; 2 the folder cannot be read; 4 a file in it cannot be read."""
 
@@ -70,7 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND: Final = Command(
     name="status",
-    summary="where each inference path stands, and the next command",
+    summary="show where each inference path stands, and the next command",
     description=_DESCRIPTION,
     examples=(
         ("latspan status", "the inference paths of this folder"),

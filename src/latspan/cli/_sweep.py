@@ -33,7 +33,7 @@ _MOST_RUNS: Final = 30
 _DESCRIPTION: Final = """\
 Measures every inference path of a folder, and compares it with its pinned
 baseline (baselines/NAME.json) and with the previous sweep. Changes of the
-inputs are shown beside the latency: template, prompts, model, lengths, cached
+inputs are shown next to the latency: template, prompts, model, lengths, cached
 share.
 
 Each path is measured --runs times, in rounds: the first run of each path, then
@@ -167,12 +167,14 @@ def _check(arguments: argparse.Namespace) -> None:
             hint="--traffic SOURCE: recordings, histogram logs, traces or a Prometheus server",
         )
     if arguments.top is not None and arguments.top < 1:
-        raise ConfigError(f"--top {arguments.top} is no number of paths", hint="use 1 or more")
+        raise ConfigError(f"--top {arguments.top} is not a number of paths", hint="use 1 or more")
     if not 1 <= arguments.runs <= _MOST_RUNS:
         raise ConfigError(f"--runs {arguments.runs} is not in [1, {_MOST_RUNS}]", hint="use 3 to 5")
     factor = arguments.load_factor
     if factor is not None and not (math.isfinite(factor) and factor > 0):
-        raise ConfigError(f"--load-factor {factor:g} is no load", hint="use 2 for twice the load")
+        raise ConfigError(
+            f"--load-factor {factor:g} is not a load", hint="use 2 for twice the load"
+        )
 
 
 def _pin(plan: SweepPlan) -> int:
@@ -368,11 +370,11 @@ COMMAND: Final = Command(
     summary="measure the inference paths again, and show what drifted",
     description=_DESCRIPTION,
     examples=(
-        ("latspan sweep", "the inference paths of this folder, three runs of each"),
-        ("latspan sweep --dry-run", "what would be measured, and how long it takes"),
+        ("latspan sweep", "measure the inference paths of this folder, three runs of each"),
+        ("latspan sweep --dry-run", "list what would be measured, and how long it takes"),
         (
             "latspan sweep --traffic http://localhost:9090 --top 5",
-            "the five paths with the most requests",
+            "measure the five paths with the most requests",
         ),
         ("latspan sweep --only-changed", "after a change of a prompt template"),
         ("latspan sweep --load-factor 2", "before a launch: the targets at twice the load"),

@@ -183,7 +183,7 @@ def _planned(file: Path, arguments: argparse.Namespace) -> Planned:
 
     named = named_path(file.name, arguments)
     if named is None:
-        raise ConfigError(f"{file.name} is no inference path", hint="rename the file")
+        raise ConfigError(f"{file.name} is not an inference path", hint="rename the file")
     options = (*given_options(arguments.options), *_load_of(named.path, arguments.load_factor))
     settings = settings_of(_parsed(file.name, options))
     results = read_results(file)
@@ -200,7 +200,7 @@ def _check(options: Sequence[str]) -> None:
     refused = [name for name in _REFUSED if getattr(parsed, name)]
     if refused:
         raise ConfigError(
-            f"--{refused[0].replace('_', '-')} is no option of a run of a sweep",
+            f"--{refused[0].replace('_', '-')} is not an option of a run of a sweep",
             hint="see latspan sweep --help",
         )
     if any(len(each or ()) > 1 for each in (parsed.rate, parsed.concurrency)):

@@ -1,4 +1,4 @@
-"""``latspan verify``: the same test before and after one change, and a verdict."""
+"""``latspan verify``: runs the same test before and after one change, and judges it."""
 
 from __future__ import annotations
 
@@ -39,31 +39,34 @@ _USUAL_RUNS: Final = 5
 _SIDES: Final = ("before", "after")
 
 _DESCRIPTION: Final = """\
-Measures a system before and after one change, with the same test, and answers
+Measures a system before and after one change, with the same test, and reports
 whether the change improved the goal and hurt nothing else.
 
 The runs alternate (before, after, after, before, ...), so that slow changes of
 the system affect both sides. --before-command and --after-command switch the
-system; --after-options are options of latspan measure that are the change. With
---order aba, for a slow deployment, half of the runs before are measured after
-the change was undone, which shows whether the system drifted.
+system. If the change is made by options of latspan measure, --after-options has
+them. With --order aba, for a slow deployment, the change is undone at the end,
+and half of the runs without it are measured then: they show whether the system
+drifted.
 
-Of an inference path, the table [change] of NAME.toml has the lever and both
-commands, or the options, unless they are given here.
+If the lever and the commands or options are not given, they are read from the
+table [change] of NAME.toml.
 
 --recorded judges recordings that exist. --lever names the change: only the
-conditions that belong to it may differ, and a lever that a client sets must
-differ. Two levers at once are measured, but not attributable.
+conditions that belong to it may differ, and at least one of them must if the
+client sets the lever. If two levers change at once, the effect is measured, but
+cannot be attributed.
 
 The command of --quality-command, or [quality] command in NAME.toml, checks the
 quality once per side. With an evaluation set (--items, or [quality] items) it
-writes the answers to the file {answers}, and they are compared; otherwise 0 is
-good enough, and 1 is not. --answers compares files that exist. A drop fails the
-change, whatever the speed, and too few items are inconclusive.
+writes the answers to the file {answers}, and they are compared; otherwise its
+exit code 0 means good enough, and 1 means not. --answers compares files that
+exist. If the quality drops, the change fails, however fast it is. With too few
+items, the result is inconclusive.
 
 Exit codes: 0 improved or no worse; 1 worse; 2 usage; 3 inconclusive; 4 not
-interpretable, or a file cannot be read. Whether the target is met is stated
-apart from it."""
+interpretable, or a file cannot be read. They do not depend on whether the
+target is met; the report states that."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +113,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--after-options",
         default="",
         metavar="OPTIONS",
-        help="options of latspan measure that are the change: '--model small'",
+        help="options of latspan measure that make the change: '--model small'",
     )
     runs.add_argument(
         "-o",
@@ -131,7 +134,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     judged.add_argument(
         "--quality-command",
         metavar="CMD",
-        help="command that checks the quality of the side that is in effect, {side}; '' for none",
+        help="command that checks the quality of the current side, {side}; '' for no check",
     )
     judged.add_argument(
         "--quality-margin",
@@ -239,7 +242,7 @@ def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
 
 
 def _refuse_others(runs: Sequence[Run], named: NamedPath) -> None:
-    """Refuse recordings of another system than that of the file, whose result it would become."""
+    """Refuse recordings of another system, whose result would be kept as that of the file."""
     from latspan._load import Endpoint
 
     described = named.path.endpoint
@@ -256,7 +259,7 @@ def _refuse_others(runs: Sequence[Run], named: NamedPath) -> None:
 
 
 def _limit_ms(goal: str, targets: Sequence[Target]) -> float | None:
-    """Return the limit of the target that a goal is of; ``None`` if no target is of this goal."""
+    """Return the limit of the target that has this goal; ``None`` if there is none."""
     from latspan._targets import parse_percentile_of
 
     asked = parse_percentile_of(goal)
@@ -269,7 +272,7 @@ def _limit_ms(goal: str, targets: Sequence[Target]) -> float | None:
 
 
 def _quality(arguments: argparse.Namespace) -> Quality | None:
-    """Return the comparison of answers that exist; ``None`` if they do not, or not yet."""
+    """Return the comparison of the answers; ``None`` if they do not exist, or not yet."""
     from latspan._study.verify import check_items, compare_quality
 
     if arguments.quality_command and arguments.recorded is None:
@@ -279,7 +282,7 @@ def _quality(arguments: argparse.Namespace) -> Quality | None:
     if arguments.quality_command:
         print_message(
             "the check of the quality is not run: it needs the system in the state of each side,"
-            " and --recorded does not switch it"
+            " but --recorded does not switch the system"
         )
     if (arguments.items is None) != (arguments.answers is None):
         raise ConfigError(
@@ -390,7 +393,7 @@ def _print(found: Verification, arguments: argparse.Namespace) -> None:
 
 COMMAND: Final = Command(
     name="verify",
-    summary="the same test before and after one change, and a verdict",
+    summary="run the same test before and after one change, and judge the change",
     description=_DESCRIPTION,
     examples=(
         ("latspan verify chat", "the change that the table [change] of chat.toml describes"),
@@ -406,7 +409,7 @@ COMMAND: Final = Command(
             "latspan verify chat --lever pool --before-command './a' --after-command './b'",
             "commands that switch the server",
         ),
-        ("latspan verify --levers", "what can be changed, and what it may hurt"),
+        ("latspan verify --levers", "list what can be changed, and what each change may hurt"),
     ),
     add_arguments=_add_arguments,
     run=_run,

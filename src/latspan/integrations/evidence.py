@@ -1,4 +1,4 @@
-"""Timings that a server reports: what another distribution needs to read those of its server."""
+"""Timings that a server reports: the names that another distribution needs to read them."""
 
 from __future__ import annotations
 

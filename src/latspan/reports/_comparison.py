@@ -113,7 +113,7 @@ def _table(
     implied: Sequence[str],
     options: ConsoleOptions,
 ) -> Iterator[Text]:
-    """Yield a table; a narrow terminal leaves out the columns that its others imply."""
+    """Yield a table; a narrow terminal shows it without the columns that the others imply."""
     lines, _ = fitted(
         {head: [row[head] for row in rows] for head in rows[0]},
         left=left,

@@ -1,4 +1,4 @@
-"""Check for the packages of the extra ``study``, which draws on terminals and computes."""
+"""Check for the packages of the extra ``study``, which tables and analyses need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES: Final = frozenset({"numpy", "rich"})
 
 @contextmanager
 def needs_study() -> Generator[None]:
-    """Run a block that imports modules which need the extra; if it is missing, name it."""
+    """Run a block that imports modules of the extra; if one is missing, name the extra."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -30,8 +30,8 @@ class Group:
         records: Complete records, in the order in which they began.
         snapshot: Histograms of their segments and metrics.
         total: Number of all that were recorded; more than the records if only the latest are kept.
-        left_out: Number of requests without a call and without a stage, which are neither in the
-            records nor in the total, because other requests have some.
+        left_out: Number of requests without a call and without a stage. If other requests have
+            some, these are neither in the records nor in the total.
     """
 
     noun: str

@@ -31,7 +31,7 @@ _LETTERS: Final = {source.value: SOURCE_LETTERS[source] for source in Source}
 
 
 _LEFT_OUT_FIRST: Final = ("series", "p90", "p99.9", "source")
-"""Columns that a narrow terminal does without, in this order."""
+"""Columns left out on a narrow terminal, in this order."""
 
 _LONGEST_NAME: Final = 60
 """Maximum length of a name in a table; ``--json`` contains the whole name."""

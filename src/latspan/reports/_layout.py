@@ -101,7 +101,7 @@ def fitted(
     Args:
         columns: Cells of each column, by its heading.
         left: Columns that are aligned to the left.
-        left_out_first: Columns that a narrow terminal does without, in this order.
+        left_out_first: Columns left out on a narrow terminal, in this order.
         names: Columns whose cells may be shortened.
         sentences: Last column, whose cells are cut at their end; empty if there is none.
         options: Options of the console that shows it.

@@ -1,8 +1,7 @@
 """
 First line of a page of a write-up: the inference path, and a fingerprint of the text below it.
 
-A page is written again only if its text still has this fingerprint, so that no change of a person
-is lost.
+A page is replaced only if its text still has this fingerprint, so that no manual edit is lost.
 """
 
 from __future__ import annotations

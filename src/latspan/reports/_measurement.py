@@ -171,7 +171,7 @@ def _failures(step: StepSummary) -> str:
 
 
 def _error(name: str, number: int, failed: Mapping[Outcome, int]) -> str:
-    """Return an error and how often it occurred; empty if the outcome says the same."""
+    """Return an error and how often it occurred; empty if the outcome has the same name."""
     if name in failed:
         return ""
     if name != semconv.ERROR_TYPE_OTHER:

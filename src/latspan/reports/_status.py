@@ -40,7 +40,7 @@ _STYLES: Final = {
     State.NOT_NEEDED: FAINT,
 }
 _LEFT_OUT_FIRST: Final = ("instrument", "target", "watch", "change", "document")
-"""Columns that a narrow terminal does without, in this order; the table of each path has them."""
+"""Columns left out on a narrow terminal, in this order; the table of each path has them."""
 _FIRST: Final = NextCommand(
     "latspan init chat", "no inference path yet: this writes the file of one, with a target"
 )

@@ -41,7 +41,7 @@ _LEFT_OUT_FIRST: Final = (
     *("inputs that changed", "cached", "output", "input"),
     *("goal", "requests", "previous", "target"),
 )
-"""Columns that a narrow terminal does without, in this order; a line below has their content."""
+"""Columns left out on a narrow terminal, in this order; a line below has their content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 Write-up of a pass: what was measured, found, changed and decided, in Markdown and as JSON.
 
 Every number is copied from the results of the inference path, and every statement about intent from
-its file. What neither has is stated as missing, with the command that gives it. The JSON document
-has the schema ``latspan.write_up/1``.
+its file. What neither has is marked as missing, with the command that provides it. The JSON
+document has the schema ``latspan.write_up/1``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _DECISIONS: Final = {
 
 
 def plain(text: str) -> str:
-    """Return a text of the user as one line of Markdown, or that there is none."""
+    """Return a text of the user as one line of Markdown, or a note that there is none."""
     return escaped(printable(text, longest=_LONGEST)) if text else _NOT_STATED
 
 
@@ -89,7 +89,7 @@ def sentence_of(result: Result | None) -> str:
 
 
 def missing_of(loop: Loop) -> list[tuple[str, str]]:
-    """Return what the write-up lacks, each with the command that gives it."""
+    """Return what the write-up lacks, each part with the command that provides it."""
     name, tasks = loop.name, dict[Task, tuple[str, str]]()
     if loop.baseline is None:
         tasks[Task.MEASURE] = ("a measurement before the change", f"latspan measure {name}")
@@ -218,7 +218,7 @@ def _target(target: Target) -> Iterator[str]:
 
 
 def _lacking(loop: Loop, what: str) -> Iterator[str]:
-    """Yield that a part is missing, with the command that gives it."""
+    """Yield a note that a part is missing, with the command that provides it."""
     for each, command in missing_of(loop):
         if each.startswith(what):
             yield f"_Missing:_ {each}; {code(command)} gives it."

@@ -1,8 +1,8 @@
 """
 Assertions on what a test recorded: a target is met, and nothing became worse than a baseline.
 
-A test has few requests, so both have three answers. What is neither proven nor refuted is
-*undecided*; the caller chooses whether it fails or skips the test.
+A test has few requests, so an assertion has three results. If it is neither proven nor refuted, it
+is *undecided*; the caller chooses whether that fails or skips the test.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def check_target(
 
 def _values(records: Sequence[RequestRecord], metric: str) -> list[int | None]:
     """
-    Return the value of each record, ``None`` if it never reaches the metric; others do not count.
+    Return the value of each record that has the metric, and ``None`` for each that failed.
     """
     values: list[int | None] = []
     for record in records:
@@ -113,16 +113,16 @@ def check_no_worse(
     undecided: Undecided,
 ) -> None:
     """
-    Fail the test if a percentile, or another one or a segment, became worse than a baseline.
+    Fail the test if the goal, another percentile or a segment is worse than in a baseline.
 
     Args:
         records: Records of the test.
         baseline: Baseline file, or recordings.
         goal: Percentile and metric, for example ``p95 ttft``.
         kind: Kind of the units.
-        margin: Ratio up to which the goal is no worse.
-        changed: Conditions that are the change.
-        undecided: What happens if neither is shown.
+        margin: Largest ratio at which the goal is no worse.
+        changed: Conditions that were changed on purpose.
+        undecided: What happens if the result is undecided.
 
     Raises:
         AssertionError: It became worse, cannot be interpreted, or is undecided.

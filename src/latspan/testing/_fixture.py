@@ -186,18 +186,18 @@ class LatspanCapture(Captured):
         """
         Fail the test if it became slower than a baseline: ``assert_no_worse("chat.json")``.
 
-        The test is one run; the runs of the baseline show how much runs differ by themselves, so a
-        baseline has five. ``pytest --latspan-save-baselines`` adds a run to the baseline instead of
-        comparing. Other percentiles and the segments are checked too, and so are failed requests.
+        The test is one run; the runs of the baseline show how much runs differ by chance, so a
+        baseline should have five. ``pytest --latspan-save-baselines`` adds a run to the baseline
+        instead of comparing. Other percentiles, segments and failed requests are checked too.
 
         Args:
             baseline: Baseline file, or a folder of recordings.
             goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
-            margin: Ratio up to which the goal is no worse; 1.1 below p90 and 1.2 above, if not
-                given.
+            margin: Largest ratio at which the goal is no worse; if not given, 1.1 below p90 and
+                1.2 above.
             kind: ``request`` or ``call``; see :meth:`percentile`.
-            changed: Conditions that are the change, for example ``machine``.
-            undecided: ``fail`` or ``skip`` the test if neither is shown.
+            changed: Conditions that were changed on purpose, for example ``machine``.
+            undecided: ``fail`` or ``skip`` the test if the result is undecided.
             where: Attributes that must be equal.
 
         Raises:

@@ -1,7 +1,7 @@
 """
 Tests that every integration of an SDK must pass: derive a class, and pytest runs them.
 
-The SDK talks to a server on the loopback interface that sends the replies of the class. Each test
+The SDK sends its requests to a loopback server, which sends the replies of the class. Each test
 compares what the application sees with and without the integration, or checks what latspan
 recorded. Besides the integration of the class, those of HTTP clients may be on or off.
 """
@@ -87,11 +87,11 @@ class IntegrationContract:
     """Model that :meth:`ask` and :meth:`ask_stream` request."""
 
     complete: ClassVar[Reply]
-    """What the server sends for :meth:`ask`."""
+    """Reply of the server to the request of :meth:`ask`."""
 
     streamed: ClassVar[Reply]
     """
-    What the server sends for :meth:`ask_stream`: at least two chunks with tokens.
+    Reply of the server to the request of :meth:`ask_stream`: at least two chunks with tokens.
 
     The test of a cut stream sends the head and the first chunk only.
     """
@@ -140,7 +140,7 @@ class IntegrationContract:
     # The tests.
 
     def test_a_complete_response_is_one_call(self) -> None:
-        """Its model, its tokens and its outcome are recorded, and its segments sum up."""
+        """Its model, tokens and outcome are recorded, and its segments sum to its duration."""
         with self._captured() as seen:
             self._run(self._ask, self.complete)
         self._check(seen, Outcome.COMPLETED)
@@ -174,7 +174,7 @@ class IntegrationContract:
         assert record.outcome is Outcome.CLOSED_EARLY, record.outcome
 
     def test_a_stream_that_is_never_read_ends(self) -> None:
-        """A call whose stream is dropped ends; a stream that sends at its first read is no call."""
+        """A call whose stream is dropped ends; one that sends at its first read is not a call."""
         with self._captured() as seen:
             self._run(self._drop, self.streamed)
             gc.collect()
@@ -204,7 +204,7 @@ class IntegrationContract:
                 assert self._run(program, reply) == bare, "configured"
 
     def test_errors_are_the_same_with_and_without(self) -> None:
-        """Classes, messages and causes of the SDK's exceptions."""
+        """The SDK's exceptions keep their classes, messages and causes."""
         refusal = json_reply({"error": {"message": "no such model"}}, status=404)
         cut = Reply(self.streamed.parts[:2], ending=Ending.CLOSE)
         silent = Reply((), ending=Ending.CLOSE)
@@ -246,7 +246,7 @@ class IntegrationContract:
         assert _differences(before, self._attributes()) == []
 
     def test_patched_methods_look_like_the_originals(self) -> None:
-        """Name, documentation, signature, and whether it is a coroutine function."""
+        """Name, documentation and signature are kept, and a coroutine function remains one."""
         before = self._attributes()
         with self._switched_on():
             for owner, name in _differences(before, self._attributes()):

@@ -42,7 +42,7 @@ def test_an_unknown_temporality_is_cumulative_and_logged(
     monkeypatch.setenv(TEMPORALITY, "DELTAS")
 
     assert histogram_temporality() is AggregationTemporality.CUMULATIVE
-    assert "'DELTAS', which is none of CUMULATIVE, DELTA, LOWMEMORY" in caplog.text
+    assert "'DELTAS', which is not one of CUMULATIVE, DELTA, LOWMEMORY" in caplog.text
 
 
 def test_times_are_milliseconds_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

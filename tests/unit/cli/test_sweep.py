@@ -128,9 +128,9 @@ def test_the_newest_sweep_is_pinned(folder: Path, capsys: pytest.CaptureFixture[
     [
         (["nowhere"], "cannot use the folder nowhere: No such file"),
         (["--top", "3"], "--top needs the traffic"),
-        (["--top", "0", "--traffic", "x"], "--top 0 is no number of paths"),
+        (["--top", "0", "--traffic", "x"], "--top 0 is not a number of paths"),
         (["--runs", "0"], "--runs 0 is not in [1, 30]"),
-        (["--load-factor", "-1"], "--load-factor -1 is no load"),
+        (["--load-factor", "-1"], "--load-factor -1 is not a load"),
         (["--path", "other"], "there is no inference path 'other'"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_mistake_is_a_usage_error(
     ("options", "error"),
     [
         ("--no-such-option", "--options: unrecognized arguments"),
-        ("--output there", "--output is no option of a run"),
+        ("--output there", "--output is not an option of a run"),
         ("--rate 1,2", "a sweep measures at one load"),
     ],
 )

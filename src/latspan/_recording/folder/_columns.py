@@ -80,7 +80,7 @@ def columns(
 
 class _Column:
     """
-    Values of one name, as numbers until there is another value.
+    Values of one name; numbers, until a value of another type is added.
 
     Args:
         size: Number of earlier rows, which have no value.
@@ -110,7 +110,7 @@ class _Column:
             self.append(None)
 
     def array(self, numpy: Any, *, as_number: bool) -> Any:
-        """Return the values: of float64, or as objects if there are texts, or nothing but gaps."""
+        """Return the values: float64, or objects if there are texts or no values at all."""
         if self._objects is None and (self._known or as_number):
             return numpy.frombuffer(self._numbers) if self._numbers else numpy.empty(0)
         objects = self._objects or [None] * len(self._numbers)

@@ -15,7 +15,7 @@ _GIT_TIMEOUT_S: Final = 2.0
 
 def host_conditions(folder: str | os.PathLike[str] = ".") -> dict[str, Any]:
     """
-    Return what is known about the machine, and the revision of the code, at no risk of a secret.
+    Return facts about the machine and the revision of the code, none of which can be a secret.
 
     Args:
         folder: Folder inside a git checkout, if there is one.

@@ -98,7 +98,7 @@ def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
 
 
 LARGEST: Final = 2**62
-"""Largest time, count and number of a line: the sum of any two of them has 64 bits."""
+"""Largest time, count or other number in a line: the sum of any two fits into 64 bits."""
 
 _LONGEST_LAG_S: Final = LARGEST / NS_PER_S
 
@@ -163,7 +163,7 @@ LOOKED_UP: Final = (
 """Details that readers look up."""
 
 _NUMBERS: Final = (int, float)
-"""Types of numbers; a truth value is none, although Python counts it among the integers."""
+"""Types of numbers; a boolean is not one, although Python treats it as an integer."""
 
 
 def _check_other(fields: Mapping[str, Any]) -> None:

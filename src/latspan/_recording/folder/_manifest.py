@@ -1,5 +1,5 @@
 """
-Manifest of a recording: what it is of, and under which conditions it was made.
+Manifest of a recording: its origin, and the conditions under which it was made.
 
 The manifest is replaced as a whole, so a reader sees the old one or the new one.
 """

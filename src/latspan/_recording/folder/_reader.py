@@ -1,4 +1,4 @@
-"""A recording as a user reads it: its conditions, its requests, and what is missing in it."""
+"""A recording as a user reads it: its conditions, its requests, and what it lacks."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ RECORDS_KEPT: Final = 5_000
 """Number of complete records of each kind in the snapshot of a recording."""
 
 _LONGEST_LINE: Final = 16_000_000
-"""Length in bytes of a line that is not read: 200 times the line of 10,000 chunks."""
+"""Length in bytes above which a line is not read: 200 times the line of 10,000 chunks."""
 
 _IDS_PER_FILE: Final = 2**48
 
 _LARGEST_WEIGHT: Final = 10_000
-"""Number of requests that a line of a sample stands for at most; a damaged line may state more."""
+"""Maximum number of requests that a sampled line represents; a damaged line may state more."""
 
 _ALMOST_ONE: Final = 1 - 1e-9
-"""Sum of the fractions of a request at which it counts, whatever was lost by rounding."""
+"""Sum of fractions from which they count as one request, in spite of rounding errors."""
 
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of everything inside it."""
@@ -74,7 +74,7 @@ class Recording:
         self.folder: Final = folder
         """Folder of the recording."""
         self.manifest: Final = MappingProxyType(dict(manifest))
-        """What the recording is of, and how it was made: the contents of ``recording.json``."""
+        """Origin and conditions of the recording: the contents of ``recording.json``."""
         self._unreadable = 0
 
     def __repr__(self) -> str:
@@ -201,13 +201,13 @@ class Recording:
         """
         Return everything that was recorded as a snapshot, for questions such as percentiles.
 
-        The histograms are those that the processes wrote, which count every request, also of a
-        recording that has only a sample of the lines. If a process was killed, they lack its last
-        requests, so all lines are counted instead. If those are a sample, the processes that ended
-        are counted by their histograms, and each line of the others as often as it stands for:
-        ``1 / ratio`` times. Of a load test, only the measured requests are counted, without
-        warm-up, drain and those that its end cancelled. Of each kind, the snapshot has up to 5,000
-        complete records: a random sample, always the same one, and the slowest request.
+        The histograms are those that the processes wrote; they count every request, even if the
+        recording has only a sample of the lines. If a process was killed, they lack its last
+        requests, so all lines are counted instead. If the lines are a sample, the histograms of
+        the processes that ended are used, and each line of the others counts ``1 / ratio`` times.
+        For a load test, only the measured requests are counted, without warm-up, drain and those
+        that its end cancelled. The snapshot has up to 5,000 complete records of each kind: a
+        random sample, always the same one, and the slowest request.
 
         Raises:
             RecordingError: A file cannot be read.

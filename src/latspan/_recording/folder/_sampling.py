@@ -26,7 +26,7 @@ Odd multiplier that spreads consecutive numbers evenly: 2**64 divided by the gol
 Source: Knuth, The Art of Computer Programming, volume 3, section 6.4, Fibonacci hashing.
 """
 _OPEN_AT_MOST: Final = 10_000
-"""Number of open requests whose choice is remembered; beyond it, the oldest are chosen again."""
+"""Number of open requests whose choice is remembered; beyond it, the oldest are decided again."""
 
 
 class RecordSampler:

@@ -37,7 +37,7 @@ COMFORTABLE: Final = 0.8
 """Fraction of the capacity up to which headroom counts."""
 
 _SHOWN: Final = (0.6, 0.7, 0.8, 0.9)
-"""Fractions of the capacity that are projected if no load is asked for."""
+"""Fractions of the capacity that are projected if no load is given."""
 
 _PROJECTED: Final = frozenset({Label.INTERPOLATED, Label.EXTRAPOLATED})
 _STEPS: Final = 14

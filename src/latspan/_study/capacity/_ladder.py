@@ -107,7 +107,7 @@ class Ladder:
         metric: Goal metric.
         percentile: Goal percentile.
         rungs: Its rungs.
-        left_out: Steps that are no rungs, with the reason, one sentence each.
+        left_out: Steps that are not rungs, with the reason, one sentence each.
         notes: What else a reader must know, one sentence each.
     """
 

@@ -43,11 +43,11 @@ _MOST_ERROR: Final = 2.0
 """Ratio of the measured to the projected percentile of the hold-out that refuses projections."""
 
 _MODEL_ERROR: Final = 1.08
-"""Factor by which each end of a range is moved out for what a hold-out does not show."""
+"""Factor that widens each end of a range, for errors that a hold-out does not show."""
 
 _REPLICATES: Final = 200
 _MOST_REQUESTS: Final = 5_000
-"""Number of requests of a replicate at most; a longer test would take minutes to simulate."""
+"""Maximum number of requests of a replicate; a longer test takes minutes to simulate."""
 _RANGE: Final = (0.025, 0.975)
 _LOW_QUANTILE: Final = 0.005
 """Quantile of the capacities of the model that counts as the lower end of its interval."""
@@ -262,8 +262,7 @@ class Projector:
             twice = 2 * max(each.rate_per_s for each in self.points)
             return Refusal(
                 "the capacity is unknown, because no rung is saturated",
-                f"add a rung that is too much for the system:"
-                f" latspan measure {name} --rate {twice:.4g}",
+                f"add a rung that overloads the system: latspan measure {name} --rate {twice:.4g}",
             )
         stable = distinct_loads(each.rate_per_s for each in self._stable())
         if len(stable) < _FEWEST_STABLE:

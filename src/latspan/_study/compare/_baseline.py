@@ -2,8 +2,8 @@
 Baseline: the runs of a side as one small JSON file, kept in a repository.
 
 It has a histogram of each metric and segment, conditions, and the segments near the usual
-percentiles, but no single request, so it is small and has no attribute of a user. Run by run, it is
-as good as the recordings for everything but groups of requests.
+percentiles, but no single request, so it is small and has no attribute of a user. For everything
+but groups of requests, it replaces the recordings of the runs.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def runs_of_baseline(document: Any, source: str) -> list[Run]:
 
     Args:
         document: Plain data, as :func:`baseline_document` returns it.
-        source: Where it is from, for messages.
+        source: Its origin, for messages.
 
     Raises:
         RecordingError: It is damaged, or a later release wrote it.

@@ -30,7 +30,7 @@ _DEFAULT_RUNS: Final = 5
 _LEVEL: Final = 0.05
 _SURE: Final = 0.01
 _LEAST_MORE: Final = 0.005
-"""Increase of the fraction of failed requests that is no difference."""
+"""Largest increase of the fraction of failed requests that does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Failures:
     Args:
         before: Fraction before.
         after: Fraction after.
-        more: Whether there are more after, and that is no chance.
+        more: Whether significantly more fail after.
     """
 
     before: float
@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def is_attributable(self) -> bool:
-        """Whether at most one change can be the reason of the difference."""
+        """Whether at most one change can be the reason for the difference."""
         return len(self.changes) <= 1
 
 
@@ -144,10 +144,10 @@ def compare_by(
                 for number, value in enumerate(values):
                     counts[value] = counts.get(value, 0) + int((codes == number).sum())
     if not counts:
-        known = ", ".join(sorted(names)) or "none has"
+        known = ", ".join(sorted(names)) or "none"
         raise ConfigError(
             f"requests have no attribute '{name}' with several values",
-            hint=f"these have: {known}",
+            hint=f"attributes with several values: {known}",
         )
     found: list[Comparison] = []
     for value in sorted(counts, key=lambda each: -counts[each]):
@@ -178,7 +178,7 @@ def compare(
         after: Runs of the second side, at least one.
         asked: The question.
         accept: Names of the differences that are the change.
-        exactly: Whether the name of a condition accepts no difference between the runs of one side.
+        exactly: Whether a condition's name accepts only its difference between the two sides.
         changes: Names of what was changed; if not given, those of the accepted differences.
         group: Attribute and value of the compared requests.
 
@@ -210,7 +210,7 @@ def compare(
         misses = sum(each.above(asked.limit_ns) for each in samples)
         target = target_verdict(requests, misses, asked.percentile)
         met_in = sum(each.quantile(asked.percentile) <= asked.limit_ns for each in samples)
-    # Runs of one side that differ in a condition are the same change as sides that do.
+    # A condition that differs between runs of one side is the same change as between sides.
     accepted = dict.fromkeys(each.condition for each in differ if each.accepted)
     changed = tuple(accepted if changes is None else changes)
     judgement, why = _judge(rows, differ, invalid, failures, len(before), len(after))
@@ -304,7 +304,7 @@ def _judge(
 
 def _needed(goal: Row, before: int, after: int) -> int | None:
     """Return the number of runs per side that would probably decide."""
-    # Further runs of requests that fail cannot decide either.
+    # If the goal falls on failed requests, further runs cannot decide either.
     if goal.change is Change.TOO_FEW or math.inf in (goal.before_ns, goal.after_ns):
         return None
     if goal.test is None or not goal.is_relative:

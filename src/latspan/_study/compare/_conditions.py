@@ -1,10 +1,10 @@
 """
 Differences between the conditions of two sides, and whether they can explain a change.
 
-A comparison answers what one change did, so everything else must be equal: prompts, load, model,
+A comparison shows the effect of one change, so everything else must be equal: prompts, load, model,
 parameters, cache, the length of the answers. Shorter answers look like a faster system, and a cache
 that the first measurement has filled looks like an improvement. A difference that the user names as
-the change is *accepted*. Any other one that can explain a change makes the comparison not
+the change is *accepted*. Any other difference that can explain the result makes the comparison not
 interpretable.
 
 Source: MLPerf's rules for the bounds of the output length.
@@ -25,13 +25,13 @@ from latspan._text import text_of
 __all__ = ["Difference", "Weight", "differences"]
 
 _MOST_LENGTH: Final = 0.10
-"""Relative change of the mean number of tokens that is no difference."""
+"""Largest relative change of the mean number of tokens that does not count."""
 _MOST_CACHED: Final = 0.10
-"""Change of the cached fraction of the input that is no difference."""
+"""Largest change of the cached fraction of the input that does not count."""
 _MOST_REUSED: Final = 0.10
-"""Change of the share of requests on a reused connection that is not named."""
+"""Largest change of the share of requests on a reused connection that does not count."""
 _MOST_RATE: Final = 0.25
-"""Relative change of the request rate of recordings without a load test that is not named."""
+"""Largest relative change of the request rate that does not count, without a load test."""
 _SURE: Final = 3.0
 """Standard errors above which a change of the mean output length is not chance."""
 _LONGEST: Final = 60
@@ -41,7 +41,7 @@ _LONGEST_FINGERPRINT: Final = 15
 _FINGERPRINT: Final = "sha256:"
 _CUT: Final = "…"
 _WITHIN: Final = " of "
-"""Between the name of a condition and the side whose runs differ in it."""
+"""Text between the name of a condition and the side whose runs differ in it."""
 
 
 class Weight(StrEnum):
@@ -60,8 +60,8 @@ class Difference:
 
     Args:
         name: Name of the condition, by which it can be accepted.
-        before: Its value before, as text; between the runs of one side, that of some runs.
-        after: Its value after, as text; between the runs of one side, that of other runs.
+        before: Value before, as text; that of some runs if the runs of one side differ.
+        after: Value after, as text; that of other runs if the runs of one side differ.
         weight: What it means.
         accepted: Whether it is the change that was made.
     """
@@ -74,7 +74,7 @@ class Difference:
 
     @property
     def condition(self) -> str:
-        """Name of the condition: also that of a difference between the runs of one side."""
+        """Name of the condition, without the side whose runs differ."""
         return self.name.removesuffix(f"{_WITHIN}BEFORE").removesuffix(f"{_WITHIN}AFTER")
 
     @property
@@ -88,7 +88,7 @@ class Difference:
 
         Args:
             names: The names.
-            exactly: Whether the name of a condition is only that of the difference between sides.
+            exactly: Whether a condition's name matches only its difference between the two sides.
         """
         return self.name in names or (not exactly and self.condition in names)
 
@@ -122,7 +122,7 @@ _CONDITIONS: Final[dict[str, tuple[str, Weight]]] = {
     "revision": ("revision", Weight.NOTE),
     "program": ("program", Weight.NOTE),
 }
-"""Name and weight of each known condition; conditions that are not known are parameters."""
+"""Name and weight of each known condition; unknown conditions are parameters."""
 
 _ANSWERED: Final = "response_model"
 _REUSED: Final = "connections_reused"
@@ -154,7 +154,7 @@ def differences(
         before: Runs of the first side.
         after: Runs of the second side.
         accept: Names of the differences that are the change.
-        exactly: Whether the name of a condition accepts no difference between the runs of one side.
+        exactly: Whether a condition's name accepts only its difference between the two sides.
     """
     found = [
         *_within(before, "BEFORE"),
@@ -168,7 +168,7 @@ def differences(
 
 
 def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
-    """Yield what differs between the runs of one side, which is one state of a system."""
+    """Yield the differences between the runs of one side, which should be of one state."""
 
     def found(name: str, values: Iterable[str], longest: int = _LONGEST) -> Iterator[Difference]:
         different = list(dict.fromkeys(values))
@@ -250,7 +250,7 @@ def _flat(run: Run) -> dict[str, Any]:
 
 
 def _values(runs: Sequence[Run], key: str) -> list[str]:
-    """Return the values of a condition, each once and in one order on both sides."""
+    """Return the values of a condition, each once and sorted."""
     return sorted({_text(_flat(run).get(key)) for run in runs})
 
 
@@ -279,7 +279,7 @@ def _shortened(values: Sequence[str], longest: int) -> list[str]:
         if value.startswith(_FINGERPRINT) and same < _LONGEST_FINGERPRINT:
             short.append(value[:_LONGEST_FINGERPRINT])
             continue
-        # A part of what is the same remains, so that a reader recognises the value.
+        # A part of the common beginning is kept, so that a reader recognises the value.
         start = 0 if same < longest * 2 // 3 or len(value) <= longest else same - longest // 3
         shown = value[start : start + longest]
         before = _CUT if start else ""
@@ -317,10 +317,10 @@ def _of_profiles(before: Sequence[Profile], after: Sequence[Profile]) -> Iterato
 
 def _of_connections(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Difference]:
     """
-    Yield a difference in the reuse of connections, if it is larger than that of equal runs.
+    Yield a difference in the reuse of connections, if it is larger than between equal runs.
 
     It explains nothing by itself: a faster server needs fewer connections for the same load, and
-    the time in which connections were opened is a segment of its own.
+    the time to open connections is a separate segment.
     """
     one, two = (
         _mean(

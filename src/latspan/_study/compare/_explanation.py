@@ -45,7 +45,7 @@ class SegmentChange:
         after_ns: The same after.
         low_ns: Lower end of the 95 % interval of the difference; ``None`` if it is unknown.
         high_ns: Upper end.
-        is_real: Whether the change is more than chance, all larger segments together considered.
+        is_real: Whether the change is more than chance, given the tests of the larger segments.
     """
 
     name: str

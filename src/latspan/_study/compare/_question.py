@@ -33,7 +33,7 @@ class Question:
         metric: Name of the metric.
         percentile: In [1, 100).
         limit_ns: Target in nanoseconds; ``None`` without one.
-        margin: Ratio up to which it is no worse; ``None`` for 1.1 below p90, and 1.2 above.
+        margin: Largest ratio at which it is no worse; ``None`` for 1.1 below p90, and 1.2 above.
     """
 
     metric: str
@@ -62,10 +62,10 @@ def question(
         before: Runs of the first side.
         after: Runs of the second side.
         limit_ms: Target in milliseconds, more than 0.
-        margin: Ratio up to which it is no worse, more than 1.
+        margin: Largest ratio at which it is no worse, more than 1.
 
     Raises:
-        ConfigError: The text is no question, or a number is outside its range.
+        ConfigError: The text is not a question, or a number is outside its range.
         UnknownNameError: There is no such metric.
     """
     targets: Sequence[Target] = after[0].targets or before[0].targets

@@ -39,7 +39,7 @@ _FLOOR_NS: Final = 20e6
 _FLOOR_OF_GOAL: Final = 0.05
 """Fraction of the goal by which a guard may grow, up to 20 ms, whatever its ratio is."""
 _LEAST_OF_GOAL: Final = 0.01
-"""Fraction of the goal below which a segment is no row."""
+"""Fraction of the goal below which a segment has no row."""
 _PERCENTILES: Final = (50.0, 95.0, 99.0)
 _ZERO_NS: Final = 1e3
 """Time below which a ratio means nothing: a microsecond."""
@@ -50,11 +50,11 @@ class Change(StrEnum):
     """What is known about the change of one percentile."""
 
     IMPROVED = "improved"
-    """It is lower, and that is no chance."""
+    """It is significantly lower."""
     NO_WORSE = "no worse"
     """It is within the margin, with confidence; whether it changed at all may be chance."""
     WORSE = "worse"
-    """It is higher, and that is no chance."""
+    """It is significantly higher."""
     CHANCE = "could be chance"
     """The runs differ too much to conclude anything."""
     DIFFERS = "differs"
@@ -227,7 +227,7 @@ def mean_of(values: Sequence[float]) -> float:
     """
     Return the geometric mean of the percentiles of runs, in nanoseconds.
 
-    It is the arithmetic one if a value is too small for a logarithm, and infinite if one is.
+    It is the arithmetic mean if a value is too small for a logarithm, and infinite if a value is.
     """
     if not values:
         return math.nan

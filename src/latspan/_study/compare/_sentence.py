@@ -113,8 +113,8 @@ def notes(
         for low, high, same in intervals
     ):
         yield (
-            "An interval is of its row alone. A result also considers how many rows are tested,"
-            " so that few of them change by chance, and the margin of a guard."
+            "Each interval is that of its row alone. A result also depends on how many rows are"
+            " tested, so that few of them change by chance, and on the margin of a guard."
         )
     if any(run.form is Form.HISTOGRAMS for run in every):
         yield (
@@ -124,7 +124,7 @@ def notes(
     if len(before) + len(after) >= 3 and min(len(before), len(after)) == 1:
         yield "One side has a single run: its variation is taken from the other side."
     elif len(before) + len(after) >= 3 and min(len(before), len(after)) < 4:
-        yield "With fewer than four runs per side, runs are assumed to vary normally."
+        yield "With fewer than four runs per side, runs are assumed to be normally distributed."
     noun = KIND_NOUNS[after[0].kind][1]
     for run in every:
         for note in run.notes:

@@ -8,7 +8,7 @@ lies in the band around it, the *tail band*. Means add up to the mean of the goa
 
 The variation of the shares comes from a bootstrap. Units that follow one another are similar,
 because they meet the same queue, so whole blocks of 25 consecutive units are drawn, and each draw
-has a band of its own.
+has its own band.
 
 Source: Künsch (1989), The jackknife and the bootstrap for general stationary observations.
 """
@@ -41,14 +41,14 @@ _NORMAL: Final = 1.645
 _QUANTILE: Final = 2.1
 """
 Half of an interval's width in standard deviations, instead of the 1.645 of a normal distribution.
-A band has few units and blocks are few, so that the spread itself is uncertain. The value is the
-one with which 90 % of the intervals contain the truth in simulations: see docs/benchmarks.md.
+Bands have few units and there are few blocks, so the spread itself is uncertain. With this value,
+90 % of the intervals contain the truth in simulations: see docs/benchmarks.md.
 """
 
 _FEW_INDEPENDENT: Final = 30
-"""Number of independent values of a segment below which the bootstrap shows too little."""
+"""Number of independent values below which the bootstrap underestimates the variation."""
 _LEAST_RIVAL: Final = 0.1
-"""Share from which a segment may be in doubt as the largest one."""
+"""Share from which the independent values of a segment are counted."""
 
 _LARGE: Final = 200_000
 _DRAWS_OF_LARGE: Final = 100
@@ -70,8 +70,8 @@ class Share:
         typical_ns: Mean time per unit of the typical band, in nanoseconds.
         uncertain: Fraction of the segment's time that is estimated or unknown.
         source: Source of most of the segment's time.
-        independent: Number of independent values that are as much evidence as its values of all
-            units; infinite if the segment is short or the number is large.
+        independent: Effective number of independent values; infinite if the share is small or the
+            number is large.
     """
 
     name: str
@@ -87,10 +87,10 @@ class Share:
     @property
     def _factor(self) -> float:
         """
-        Return the factor of its time in a much longer recording, as the end of an interval.
+        Factor by which its time may differ in a much longer recording, the end of an interval.
 
-        Waiting times vary as their mean, so the relative standard error of the mean of n
-        independent ones is 1 / sqrt(n).
+        The standard deviation of waiting times is about their mean, so the relative standard error
+        of the mean of n independent ones is 1 / sqrt(n).
         """
         return math.exp(_NORMAL / math.sqrt(self.independent))
 
@@ -98,8 +98,8 @@ class Share:
         """
         Return whether a rival may be the larger one in a longer recording.
 
-        This is about a segment that varies slowly beside one that does not. Two that vary slowly
-        grow together, for example the queues of an overloaded system.
+        Only one of the two may vary slowly. Two that vary slowly grow together, for example the
+        queues of an overloaded system.
         """
         if math.isinf(self.independent) == math.isinf(rival.independent):
             return False
@@ -125,8 +125,8 @@ class Attribution:
         lead: Lead of the largest share over the second, as the lower end of its 90 % interval;
             the largest share is a real leader if it is more than 0.
         value_ns: The percentile itself, in nanoseconds; infinity if so many units failed.
-        is_extended: Whether the tail band has more units than the goal asks for, because they are
-            few: then some of them are not slow.
+        is_extended: Whether the tail band extends beyond the goal's percentile because units are
+            few; then some of its units are not slow.
     """
 
     shares: tuple[Share, ...]
@@ -242,10 +242,10 @@ def _shares(segments: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _widening(values: NDArray[np.float64]) -> float:
     """
-    Return the factor by which blocks of 25 show too little variation.
+    Return the factor by which blocks of 25 underestimate the variation.
 
-    A queue near its capacity stays long for hundreds of units, so that neighbouring blocks resemble
-    one another. The autocorrelation beyond the length of a block is what the blocks lack.
+    A queue near its capacity stays long for hundreds of units, so neighbouring blocks resemble one
+    another. The blocks lack the autocorrelation beyond their length.
 
     Source: Geyer (1992), Practical Markov chain Monte Carlo, initial positive sequence.
     """
@@ -256,7 +256,7 @@ def _widening(values: NDArray[np.float64]) -> float:
 
 
 def _independent(values: NDArray[np.float64]) -> float:
-    """Return the number of independent values that values are worth; infinite from 30 on."""
+    """Return the effective number of independent values; infinite from 30 on."""
     known = _positive_autocorrelation(values)
     number = len(values) / (1 + 2 * float(known.sum()))
     return number if number < _FEW_INDEPENDENT else math.inf
@@ -279,8 +279,8 @@ def _intervals(
     Return the ends of the intervals of the shares.
 
     A share that happens to be small also varies little in the draws, so percentiles of the draws
-    miss the truth on one side. Wilson's interval takes the variation that the share would have at
-    its ends; the number of trials is the one at which a ratio would vary as the draws do.
+    miss the truth on one side. Wilson's interval uses the variation that the share would have at
+    its ends; its number of trials is the one at which a ratio would vary as much as the draws.
 
     Source: Wilson, JASA 22 (1927); effective sample size: Korn and Graubard (1998).
     """
@@ -314,8 +314,8 @@ def _draws(
     if blocks < 8:
         # Fewer blocks would show too little variation: units are drawn one by one.
         blocks, block_of = size, np.arange(size)
-    # Sorted once: a draw only changes how often each unit counts. The slowest units alone are in a
-    # band, and nearly always among those of one and a half bands.
+    # Sorted once: a draw only changes how often each unit counts. The band of a draw is nearly
+    # always among the slowest units, as many as one and a half bands have.
     order = np.argsort(values, kind="stable")[::-1]
     block_of = block_of[order]
     sizes = np.bincount(block_of, minlength=blocks)

@@ -43,7 +43,7 @@ _STAGE_CAUSES: Final = {
 
 
 def generator(facts: Facts) -> Finding | None:
-    """Requests of a load test were sent late, by the generator itself."""
+    """Return the finding that the load generator itself sent its requests late."""
     return Finding(
         "load_generator",
         "the load generator sends requests later than scheduled",
@@ -55,7 +55,7 @@ def generator(facts: Facts) -> Finding | None:
 
 
 def blocked_event_loop(facts: Facts) -> Finding | None:
-    """The application computes on its event loop."""
+    """Return the finding that the application computes on its event loop."""
     return Finding(
         "blocked_event_loop",
         "the application blocks its own event loop",
@@ -72,7 +72,7 @@ def blocked_event_loop(facts: Facts) -> Finding | None:
 
 
 def client_pool(facts: Facts) -> Finding | None:
-    """All connections of the client's pool are in use."""
+    """Return the finding that all connections of the client's pool are in use."""
     busy = facts.tail(facts.in_flight)
     return Finding(
         "client_pool",
@@ -90,7 +90,7 @@ def client_pool(facts: Facts) -> Finding | None:
 
 
 def connections(facts: Facts) -> Finding | None:
-    """Connections are opened for requests, and not reused."""
+    """Return the finding that connections are opened for requests, and not reused."""
     reused = facts.table.number("reused")[facts.attribution.tail]
     known = reused[~(reused != reused)]
     share = float(known.mean()) if len(known) else float("nan")
@@ -112,7 +112,7 @@ def connections(facts: Facts) -> Finding | None:
 
 
 def network(facts: Facts) -> Finding | None:
-    """Time between client and server, apart from the server's own."""
+    """Return the finding on time between client and server, without the server's own."""
     leader = facts.leader
     if not facts.is_spread(leader) and leader.name == SegmentName.NETWORK:
         return Finding(
@@ -121,8 +121,8 @@ def network(facts: Facts) -> Finding | None:
             "bypass the gateway or pin the zone, and compare",
             (
                 (
-                    f"{milliseconds(leader.mean_ns)} of slow requests are on the way,"
-                    f" {milliseconds(leader.typical_ns)} of typical ones"
+                    f"slow requests spend {milliseconds(leader.mean_ns)} in transit, typical ones"
+                    f" {milliseconds(leader.typical_ns)}"
                 ),
             ),
             "a request from the server's own host is as slow",
@@ -130,12 +130,12 @@ def network(facts: Facts) -> Finding | None:
         )
     return Finding(
         "network_distance",
-        "the way to the server is long, or the request is large",
+        "the path to the server is long, or the request is large",
         "move the client to the server's region, or send less",
         (
             (
-                f"{milliseconds(leader.mean_ns)} of slow requests and"
-                f" {milliseconds(leader.typical_ns)} of typical ones are on the way"
+                f"slow requests spend {milliseconds(leader.mean_ns)} in transit, typical ones"
+                f" {milliseconds(leader.typical_ns)}"
             ),
         ),
         "a small request over a warm connection is as fast as from the server's own region",
@@ -144,7 +144,7 @@ def network(facts: Facts) -> Finding | None:
 
 
 def gateway(facts: Facts) -> Finding | None:
-    """A gateway reports that it holds requests."""
+    """Return the finding on requests that a gateway reports to hold."""
     return Finding(
         "gateway_queue",
         "a gateway in front of the model holds requests",
@@ -156,7 +156,7 @@ def gateway(facts: Facts) -> Finding | None:
 
 
 def retries(facts: Facts) -> Finding | None:
-    """Failed attempts and the waits between them."""
+    """Return the finding on failed attempts and the waits between them."""
     attempts = facts.tail(facts.table.number("attempts"))
     return Finding(
         "retries",
@@ -175,7 +175,7 @@ def retries(facts: Facts) -> Finding | None:
 
 
 def call_chain(facts: Facts) -> Finding | None:
-    """Earlier calls of the same request."""
+    """Return the finding on earlier calls of the same request."""
     table, tail = facts.table, facts.attribution.tail
     chain = facts.tail(table.chains.astype(float))
     earlier = {name: float(column[tail].mean()) for name, column in table.earlier.items()}
@@ -196,7 +196,7 @@ def call_chain(facts: Facts) -> Finding | None:
 
 
 def own_code(facts: Facts) -> Finding | None:
-    """A stage of the application or of a server, or the time before the call."""
+    """Return the finding on a stage of an application or a server, or the time before a call."""
     leader = facts.leader
     kind = facts.table.kinds.get(leader.name, leader.name)
     cause, lever = (
@@ -207,8 +207,8 @@ def own_code(facts: Facts) -> Finding | None:
             None,
         )
     )
-    where = f"{milliseconds(leader.mean_ns)} of slow requests are in {leader.name}"
-    typical = f"{milliseconds(leader.typical_ns)} of typical ones"
+    where = f"slow requests spend {milliseconds(leader.mean_ns)} in {leader.name}"
+    typical = f"typical ones {milliseconds(leader.typical_ns)}"
     if leader.name == SegmentName.PREPARE:
         return Finding(
             "client_preparation",
@@ -229,19 +229,19 @@ def own_code(facts: Facts) -> Finding | None:
 
 
 def postprocessing(facts: Facts) -> Finding | None:
-    """Work after the last token."""
+    """Return the finding on work after the last token."""
     return Finding(
         "post_processing",
         "work after the last token",
         "process the output in parts while it streams",
-        (f"{milliseconds(facts.leader.mean_ns)} of slow requests pass after the last token",),
+        (f"slow requests spend {milliseconds(facts.leader.mean_ns)} after the last token",),
         "the work has to wait for the whole output",
         (SegmentName.POSTPROCESS, SegmentName.STREAM_CLOSE),
     )
 
 
 def slow_consumer(facts: Facts) -> Finding | None:
-    """The application reads its stream late."""
+    """Return the finding that the application reads its stream late."""
     ratio = facts.leader.mean_ns / max(facts.leader.typical_ns, 1.0)
     evidence = f"the application holds the stream for {milliseconds(facts.leader.mean_ns)}"
     if ratio >= 1.5 and facts.leader.typical_ns > 0:

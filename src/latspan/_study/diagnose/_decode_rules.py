@@ -42,7 +42,7 @@ _STALL_EXPLAINS: Final = 0.5
 
 
 def decode(facts: Facts) -> Finding | None:
-    """The model writes the answer."""
+    """Return the finding on the time in which the model writes the answer."""
     table = facts.table
     evidence = [f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request"]
     if _is_buffered(facts):

@@ -1,4 +1,4 @@
-"""Diagnosis of a recording: one delay to fix, or why none can be named."""
+"""Diagnosis of a recording: one delay to fix, or the reason why none is named."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
 _ESTIMATED: Final = 0.5
 _ESTIMATE_ERROR: Final = 0.36
 """
-Lead that an estimated queue needs over prefill. Its share is up to 0.18 too large, since a busy
-server needs longer for a prompt than an idle one, and the share of prefill as much too small.
+Lead that an estimated queue needs over prefill. A busy server needs longer for a prompt than an
+idle one, so the share of queue is up to 0.18 too large, and that of prefill as much too small.
 """
 
 _LARGE: Final = 0.30
@@ -51,7 +51,7 @@ class Conclusion(StrEnum):
     NOT_INSTRUMENTED = "not_instrumented"
     """Too much of the time is in no segment."""
     UNRELIABLE = "unreliable"
-    """So many requests failed that the percentile has no latency."""
+    """So many requests failed that the percentile falls on a failed one."""
     INVALID = "invalid"
     """The measurement itself is invalid."""
     TOO_FEW = "too_few"

@@ -1,8 +1,7 @@
 """
 Facts on which rules depend: bands of units, regressions, load, and groups that are slower.
 
-A rule receives :class:`Facts` and sees only segments, metrics and attributes, never how they came
-about.
+A rule receives :class:`Facts`, which have only segments, metrics and attributes, not their origin.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _ALONE: Final = 0.1
 """Mean number of other units in flight below which a unit was alone."""
 
 _OTHER_CLIENTS: Final = 1.0
-"""Number of running requests beyond those in flight from which other clients use the server."""
+"""Number of running requests, beyond those in flight, that shows that other clients exist."""
 
 _EXPLAINS: Final = 0.6
 """
@@ -126,7 +125,7 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
 
     Prefill is what the calibrated server needs for the prompt alone, and the rest is queue. If the
     time per token has risen since, as waits that follow the length of the prompts show, the
-    present one is used. The round trip to the server is part of the calibrated time.
+    current time is used. The round trip to the server is part of the calibrated time.
 
     Source: ``queue = max(0, wait - (f0 + f1 * prompt tokens))``, where the line is fitted without
     load. A line that is fitted under load would lose the queue near saturation.
@@ -420,7 +419,7 @@ def _uncached(table: RequestTable) -> NDArray[np.float64]:
 
 
 def _cached(table: RequestTable) -> NDArray[np.float64]:
-    """Return the cached prompt tokens: as the response has them, or by the server's metrics."""
+    """Return the cached prompt tokens, from the response or from the server's metrics."""
     cached = table.number("cached_tokens")
     sampled = table.number("cache_hit_ratio") * table.number("input_tokens")
     return np.where(np.isnan(cached), sampled, cached)

@@ -1,4 +1,4 @@
-"""What a rule concludes: a cause, the evidence for it, one lever, and what would refute it."""
+"""Finding of a rule: a cause, the evidence for it, one lever, and what would refute it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Finding:
     A cause of the time in the leading segment.
 
     Args:
-        cause: Name of the cause, one word of the documentation's table.
+        cause: Name of the cause, as in the table of the documentation.
         summary: The cause as a sentence without its subject, for example ``requests wait in the
             server's queue``.
         lever: The one change to try.

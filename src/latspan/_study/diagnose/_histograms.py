@@ -149,5 +149,5 @@ def _notes(values: _Values, held: Histogram, goal: Goal, kind: Kind) -> Iterator
         listed = ", ".join(f"{name} {milliseconds(value)}" for value, name in slowest)
         yield (
             f"Each segment has a p{goal.percentile:g} of its own: {listed}. They belong to"
-            " different requests, so they are no shares and do not add up."
+            " different requests, so they are not shares and do not add up."
         )

@@ -1,4 +1,4 @@
-"""Diagnosis of a recording: which of its requests are judged, and what its manifest knows."""
+"""Diagnosis of a recording: which of its requests are judged, and what its manifest contains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLD: Final = "cold"
 
 _LEAST_STABLE: Final = 64
 """
-Number of tokens below which a text that all prompts share is no template: four blocks of vLLM's
+Number of tokens below which a text that all prompts share is not a template: four blocks of vLLM's
 prefix cache.
 """
 
@@ -43,8 +43,8 @@ def diagnose_recording(
     """
     Return the one delay to fix in a recording.
 
-    Of a load test, only the measured requests of one step are judged: warm-up and drain are not. A
-    step with one request in flight is the calibration, unless another recording is.
+    For a load test, only the measured requests of one step are judged, not warm-up and drain. A
+    step with one request in flight is the calibration, unless another recording is given.
 
     Args:
         recording: The recording.
@@ -116,7 +116,7 @@ def _stable_in(recording: Recording, table: RequestTable) -> float | None:
     Return the number of tokens that all prompts of a load test share; ``None`` if it is unknown.
 
     Generated prompts have no template. With a cold cache, the load generator itself puts a text
-    that always differs in front of each prompt, which is no fault of the template.
+    that always differs in front of each prompt, which is not a fault of the template.
     """
     prompts: Mapping[str, Any] = recording.conditions.get("prompts", {})
     shared = prompts.get("shared")

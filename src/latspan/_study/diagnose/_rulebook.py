@@ -1,8 +1,8 @@
 """
 The rules, and the order in which they are tried.
 
-Rules on all segments come first: a cold start or a slow replica shows itself in the segment in
-which it is slow, and its cause is not that segment. After them, one rule explains the leading
+Rules on all segments come first: a cold start or a slow replica makes some segment long, but that
+segment is not the cause. After them, one rule explains the leading
 segment.
 """
 
@@ -30,7 +30,7 @@ MOST_UNEXPLAINED: Final = 0.25
 
 
 def _pool(facts: Facts) -> Finding | None:
-    """All connections are in use, perhaps by requests that wait in the server."""
+    """Return the finding on used connections, perhaps by requests that wait in the server."""
     behind = server.behind_the_pool(facts)
     return client.client_pool(facts) if behind is None else behind
 
@@ -72,7 +72,7 @@ _SIMILAR: Final = 1.3
 
 
 def explain(facts: Facts) -> Finding | None:
-    """Return the finding of the first rule that matches; ``None`` if no rule knows the segment."""
+    """Return the finding of the first rule that matches; ``None`` if the segment has no rule."""
     for rule in (_cold_start, _slow_group):
         finding = rule(facts)
         if finding is not None:
@@ -88,12 +88,12 @@ def explain(facts: Facts) -> Finding | None:
 
 
 def unreliable(failed: int, units: int, percentile: float) -> Finding | None:
-    """Return the finding if so many units failed that the percentile is a failure."""
+    """Return the finding if so many units failed that the percentile falls on a failed one."""
     if not units or failed / units <= 1 - percentile / 100:
         return None
     return Finding(
         "unreliable_service",
-        "so many requests fail that the percentile has no latency",
+        "so many requests fail that the percentile falls on a failed one",
         "find out why requests fail: timeouts, capacity, admission control",
         (f"{failed:,} of {units:,} requests failed ({percent(failed / units)})",),
         "failures belong to a few requests that are invalid themselves",
@@ -102,14 +102,14 @@ def unreliable(failed: int, units: int, percentile: float) -> Finding | None:
 
 
 def _cold_start(facts: Facts) -> Finding | None:
-    """The first requests after a start or an idle time are slow, and the tail consists of them."""
+    """Return the finding if the tail consists of the first requests after a start or idle time."""
     table, tail = facts.table, facts.attribution.tail
     gaps = np.diff(table.start_ns.astype(np.float64))
     begins = [0, *(np.flatnonzero(gaps > _IDLE_NS) + 1)]
     first = np.zeros(len(table), dtype=bool)
     values = table.value_ns
     for begin in begins:
-        # Whatever starts while the first request is still slow waits for the same thing.
+        # A request that starts while the first one still runs waits for the same thing.
         ready = table.start_ns[begin] + np.nan_to_num(values[begin])
         until = int((table.start_ns < ready).sum())
         first[begin : max(begin + _FIRST, until)] = True
@@ -129,7 +129,7 @@ def _cold_start(facts: Facts) -> Finding | None:
                 f"{int(slow.sum())} of the first requests take"
                 f" {milliseconds(float(np.median(values[slow])))}, later ones {milliseconds(warm)}"
             ),
-            f"they hold {percent(share)} of the time beyond that of warm requests",
+            f"they account for {percent(share)} of the time beyond that of warm requests",
         ),
         "requests in the middle of a busy time are as slow",
         (facts.leader.name,),
@@ -137,7 +137,7 @@ def _cold_start(facts: Facts) -> Finding | None:
 
 
 def _slow_group(facts: Facts) -> Finding | None:
-    """One route, model, replica or tenant holds the tail."""
+    """Return the finding if most of the tail has one route, model, replica or tenant."""
     group = facts.slow_group
     if group is None or group.median_ns < _SIMILAR * group.others_ns or not facts.saves(group):
         return None
@@ -164,6 +164,6 @@ def _slow_group(facts: Facts) -> Finding | None:
                 " its prompts and answers are not longer"
             ),
         ),
-        f"the same requests are as slow elsewhere than at '{group.value}'",
+        f"the same requests are as slow elsewhere as at '{group.value}'",
         (facts.leader.name,),
     )

@@ -1,8 +1,8 @@
 """
 Evidence from the server's own metrics, which ``scrape_servers`` records with each request.
 
-Samples have an interval, so a short queue may be between two of them. They support a cause, and no
-share follows from them.
+Samples are taken at intervals, so a short queue may fall between two of them. They support a cause,
+but shares are not computed from them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from latspan._study.diagnose._facts import Facts
 __all__ = ["kv_pressure", "waiting"]
 
 _KV_FULL: Final = 0.9
-"""Fraction of the KV cache from which requests wait for it, or lose their place in it."""
+"""Used fraction of the KV cache from which requests wait for it, or are evicted from it."""
 
 
 def waiting(facts: Facts) -> list[str]:
@@ -32,7 +32,7 @@ def waiting(facts: Facts) -> list[str]:
 
 
 def kv_pressure(facts: Facts) -> list[str]:
-    """Return that the server's metrics show a full KV cache, if they do."""
+    """Return the evidence of the server's metrics for a full KV cache; empty if it is not full."""
     kv = facts.sampled("kv_usage")
     if kv is None or kv[0] < _KV_FULL:
         return []

@@ -20,29 +20,29 @@ _BEHIND_POOL: Final = 0.25
 """Share of the wait in the server from which a wait for a connection is its consequence."""
 
 _LONG_PROMPT: Final = 2_000
-"""Number of tokens from which a prompt is long whatever the others are."""
+"""Number of tokens from which a prompt is long, regardless of the others."""
 
 _BURSTY: Final = 3.0
-"""Variance of arrivals, as a multiple of independent ones, from which they come in bursts."""
+"""Variance of arrivals, relative to independent ones, from which they count as bursts."""
 
 _NEVER_EMPTY: Final = 0.2
-"""Fraction of the tail's wait that even the quickest tenth waits if a queue is never empty."""
+"""Wait of the quickest tenth, relative to the tail's, from which a queue is never empty."""
 
 _ESTIMATED: Final = 0.5
 """Fraction of a segment's time from which it is an estimate."""
 
 _LEAST_ALONE: Final = 10
-"""Number of requests without others at the server that show the length of the way."""
+"""Least number of requests alone at the server that show the time of the network path."""
 
 _WAY: Final = 0.5
-"""Fraction of the tail's wait that nearly all requests without others wait if it is the way."""
+"""Wait of requests alone at the server, relative to the tail's, that shows a long path."""
 
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
 
 
 def loading(facts: Facts) -> Finding | None:
-    """The server loads the model for a request."""
+    """Return the finding that the server loads the model for a request."""
     return Finding(
         "cold_start",
         "the server loads the model while requests wait",
@@ -54,7 +54,7 @@ def loading(facts: Facts) -> Finding | None:
 
 
 def queue(facts: Facts) -> Finding | None:
-    """Requests wait in the server before it works on them."""
+    """Return the finding on requests that wait in the server before it works on them."""
     leader = facts.leader
     full = kv_pressure(facts)
     busy = facts.tail(facts.in_flight), facts.typical(facts.in_flight)
@@ -65,7 +65,7 @@ def queue(facts: Facts) -> Finding | None:
         ),
     ]
     if busy[0] >= busy[1]:
-        # Fewer requests during slow ones are no evidence for a load.
+        # Fewer requests during slow ones are not evidence of load.
         evidence.append(
             f"{busy[0]:.0f} other requests are in flight during slow ones, {busy[1]:.0f} during"
             " typical ones"
@@ -113,11 +113,11 @@ def queue(facts: Facts) -> Finding | None:
 
 def _is_the_way(facts: Facts) -> Finding | None:
     """
-    Return the finding if a wait that was estimated as queue is the way to the server.
+    Return the finding if a wait that was estimated as queue is the network path to the server.
 
     Some servers report no queue, and send the headers of a response when its work begins. The wait
-    for the headers then includes the way there and back. A request that is alone at the server
-    waits in no queue, and a way is as long for each request, the quickest included.
+    for the headers then includes the path there and back. A request that is alone at the server
+    does not queue, and the path takes as long for every request, the quickest included.
     """
     leader, alone = facts.leader, facts.alone
     if facts.calibration is not None or leader.uncertain <= _ESTIMATED:
@@ -130,7 +130,7 @@ def _is_the_way(facts: Facts) -> Finding | None:
         return None
     return Finding(
         "network_distance",
-        "the way to the server is long, or a gateway that reports no time holds requests",
+        "the path to the server is long, or a gateway that reports no time holds requests",
         "move the client to the server's region, or bypass the gateway, and compare",
         (
             (
@@ -139,7 +139,7 @@ def _is_the_way(facts: Facts) -> Finding | None:
             ),
             (
                 f"{len(waits):,} requests were alone at the server, and nine in ten of them wait"
-                f" {milliseconds(quickest)} or more, which is no queue"
+                f" {milliseconds(quickest)} or more, which is not queueing"
             ),
             *waiting(facts),
         ),
@@ -168,7 +168,7 @@ def behind_the_pool(facts: Facts) -> Finding | None:
     if name is SegmentName.QUEUE:
         return Finding(
             "under_capacity",
-            "requests wait in the server's queue, and the others for their connections",
+            "requests wait in the server's queue, and others wait for their connections",
             "add capacity (slots, replicas) or lower the load",
             evidence,
             "the queue stays at half the load",
@@ -176,7 +176,7 @@ def behind_the_pool(facts: Facts) -> Finding | None:
         )
     return Finding(
         "server_wait",
-        "requests wait for the server, and the others for their connections",
+        "requests wait for the server, and others wait for their connections",
         "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
         evidence,
         "the server reports short times",
@@ -185,7 +185,7 @@ def behind_the_pool(facts: Facts) -> Finding | None:
 
 
 def prefill(facts: Facts) -> Finding | None:
-    """The server processes the prompt."""
+    """Return the finding on the time in which the server processes the prompt."""
     tokens = facts.tail(facts.table.number("input_tokens"))
     uncached = facts.tail(facts.uncached_tokens)
     evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
@@ -242,7 +242,7 @@ def prefill(facts: Facts) -> Finding | None:
 
 
 def server_wait(facts: Facts) -> Finding | None:
-    """The wait for the server, of which no evidence knows the inside."""
+    """Return the finding on a wait for the server that no evidence divides."""
     return Finding(
         "server_wait",
         "the server works or lets requests wait; nothing separates queue and prefill",
@@ -257,7 +257,7 @@ def server_wait(facts: Facts) -> Finding | None:
 
 
 def reasoning(facts: Facts) -> Finding | None:
-    """The model reasons before it answers."""
+    """Return the finding that the model reasons before it answers."""
     tokens = facts.tail(facts.table.number("reasoning_tokens"))
     evidence = [f"reasoning takes {milliseconds(facts.leader.mean_ns)} per slow request"]
     if not isnan(tokens):

@@ -49,7 +49,7 @@ _NOT_GROUPS: Final = (
     "server.port",
     "error.type",
 )
-"""Prefixes of details that are no property by which an application groups its requests."""
+"""Prefixes of details that are not properties by which applications group their requests."""
 
 _STALL: Final = 5.0
 """Multiple of the median gap of a stream from which a gap is a stall."""

@@ -1,8 +1,8 @@
 """
 The loop of an inference path: results of its tasks, where it stands, and what is still missing.
 
-The package reads and writes results next to the file of an inference path, and knows nothing of how
-its conclusions are shown.
+The package reads and writes results next to the file of an inference path. It does not depend on
+how its conclusions are shown.
 """
 
 from __future__ import annotations

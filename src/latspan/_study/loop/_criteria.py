@@ -242,7 +242,7 @@ def _measure_again(loop: Loop, conclusion: Conclusion) -> NextCommand:
         command = f"{command} --requests 100"
     reason = f"measure again: {loop.diagnosis.document['sentence']}"
     if conclusion is Conclusion.NOT_INSTRUMENTED:
-        reason = f"{reason} Add stages to the program before (latspan doctor shows what is seen)"
+        reason = f"{reason} Add stages to the program first (latspan doctor shows what is recorded)"
     return NextCommand(command, reason)
 
 

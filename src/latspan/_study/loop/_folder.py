@@ -69,7 +69,7 @@ def _read_once(
 def _damaged(
     path: InferencePath, file: Path, results: Sequence[Result], prints: Mapping[str, str]
 ) -> Result:
-    """Return the first result with which the others cannot be read."""
+    """Return the first result that makes the loop unreadable."""
     for number in range(1, len(results)):
         try:
             _read_once(path, file, results[:number], prints)

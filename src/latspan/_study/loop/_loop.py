@@ -67,7 +67,7 @@ class TaskState:
     Args:
         task: The task.
         state: Its state.
-        text: What it gave, or what it lacks; empty if it has not begun.
+        text: Its result, or what it lacks; empty if it has not begun.
         day: Date of its result; empty without one.
     """
 

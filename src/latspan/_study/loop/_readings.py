@@ -44,7 +44,7 @@ _QUALITY: Final = ("quality", "anything")
 """Words in what a lever may hurt that call for a comparison of the answers."""
 
 _MOST_RUNS: Final = 30
-"""Largest number of runs per side that is proposed: more take longer than a larger change."""
+"""Largest number of runs per side that is proposed: making a larger change is faster than more."""
 
 
 def sentence_of(result: Result) -> str:
@@ -119,7 +119,7 @@ def requests_to_decide(measurement: Result) -> int | None:
     """
     Return the number of requests to measure, if there were too few to meet a target at all.
 
-    With more, the target is so close to its limit that further requests hardly decide.
+    If there were enough, the percentile is so close to the limit that more would hardly decide.
     """
     short = [
         requests_needed(1, each["percentile"])

@@ -1,5 +1,5 @@
 """
-Results: the JSON documents of the tasks of an inference path, kept in files beside its own file.
+Results: the JSON documents of the tasks of an inference path, kept in files next to its own file.
 
 A result is written once and never changed, so their order is the history of the inference path. It
 has fingerprints of the parts of the file that it depends on, so that a later change of the model,
@@ -36,7 +36,7 @@ _LARGEST: Final = 64_000_000
 _MISSING: Final = "missing"
 
 _ONCE: Final = ("-o", "--output")
-"""Options that are not repeated with a command: its folder is not empty any more."""
+"""Options that are omitted if a command is repeated: their folder is no longer empty."""
 
 
 class Task(StrEnum):
@@ -67,12 +67,12 @@ _NAME: Final = re.compile(rf"\d{{8}}-\d{{6}}-\d{{6}}-({'|'.join(_KEPT)})\.json")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """
-    What a task gave.
+    Result of a task.
 
     Args:
         task: The task.
         created: Time at which it was kept, in UTC.
-        command: Command line that gave it, without ``latspan``.
+        command: Command line that produced it, without ``latspan``.
         exit_code: Exit code of the command.
         recordings: Folders that it was computed from, relative to the inference path's folder.
         fingerprints: Fingerprints of the parts of the file, by the part's name.
@@ -170,7 +170,7 @@ def keep_result(
         file: File of the inference path.
         task: The task.
         document: Its JSON document.
-        command: Command line that gave it, without ``latspan``.
+        command: Command line that produced it, without ``latspan``.
         exit_code: Exit code of the command.
         fingerprints: Fingerprints of the file when the command began.
         recordings: Folders that it was computed from.

@@ -65,7 +65,7 @@ class CollectedStep:
         cached: Start, input tokens and cached ones, in three columns.
         output_tokens: Sum over completed requests.
         models: Models that answered.
-        calls: Number of calls that reused a connection, and of all that state it.
+        calls: Number of calls that reused a connection, and of all that report it.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
@@ -232,7 +232,7 @@ def _ratio(tokens: list[int], cached: list[int]) -> tuple[float, float]:
     Return the cached fraction of the input of some requests, and its standard error.
 
     If the same beginning of prompts of different lengths is cached, the fraction differs from
-    request to request, which is no change of the cache.
+    request to request, which is not a change of the cache.
 
     Source: ratio estimator; Cochran, Sampling Techniques, section 2.11.
     """

@@ -2,8 +2,8 @@
 Values of one metric over the measured requests, with the failures among them.
 
 A percentile over completed requests alone improves when a server fails its slowest requests. So
-there are two of each: ``p(completed)``, and ``p(all)``, in which a failed request counts as one
-that takes forever.
+each percentile has two forms: ``p(completed)``, and ``p(all)``, in which a failed request counts as
+infinitely slow.
 """
 
 from __future__ import annotations
@@ -81,6 +81,6 @@ class Latency:
 
 
 def _rank(percentile: float, count: int) -> int:
-    """Return the rank of a percentile: the least rank that this share of the values reaches."""
+    """Return the rank of a percentile: the least one that covers this share of the values."""
     # A tiny tolerance, because 0.95 * 20 is 19.000000000000004 in floating point.
     return max(1, math.ceil(percentile / 100 * count - 1e-9))

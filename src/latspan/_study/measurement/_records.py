@@ -17,7 +17,7 @@ MEASURED: Final = "measured"
 
 def measured_step(recording: Recording, step: int) -> Callable[[RequestRecord], bool]:
     """
-    Return a function that returns whether a record counts in a step, or is inside of one that does.
+    Return a function that returns whether a record counts in a step, or is inside one that does.
 
     Warm-up and drain do not count, and neither do requests that the end of the measurement
     cancelled. If the recording is not of a load test, every record counts.
@@ -42,7 +42,7 @@ def measured_step(recording: Recording, step: int) -> Callable[[RequestRecord], 
 
 def measured_records(recording: Recording, step: int) -> Iterator[RequestRecord]:
     """
-    Yield the measured requests of a step with their calls; all records if it is no load test.
+    Yield the measured requests of a step with their calls; all records if it is not a load test.
 
     Args:
         recording: The recording.

@@ -24,7 +24,7 @@ _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.REQUEST: OF_REQUESTS,
 }
 _RATES: Final = frozenset({"time_per_output_token"})
-"""Metrics that do not begin with the request, so the wait to be sent is no part of them."""
+"""Metrics that do not begin with the request, so they exclude the wait to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class StepSummary:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the numbers are the server's."""
+        """Whether no caveat invalidates the step."""
         return not any(each.invalidates for each in self.caveats)
 
 
@@ -113,8 +113,8 @@ class Measurement:
         kind: Kind of the measured unit.
         steps: Its steps, in the order in which they were measured.
         interrupted: Whether it was interrupted.
-        ended: Whether the process that measured has ended it in order.
-        percentile: Highest percentile that it was to show.
+        ended: Whether the measuring process ended it normally.
+        percentile: Highest percentile to show.
         conditions: Conditions of the recording.
         observed: Conditions that only the responses show: names of the models that answered,
             cached fraction of the input, and fraction of the calls that reused a connection.

@@ -2,10 +2,10 @@
 Validity of a load test: whether its numbers are the server's, or those of the load generator.
 
 An invalid measurement is not a slow one: its numbers mean nothing, whatever they are. A server that
-cannot take the offered rate is no reason: in an open loop the generator goes on sending, and the
-durations from schedule grow, as queueing theory predicts.
+cannot keep up with the offered rate does not make it invalid: in an open loop the generator goes on
+sending, and the durations from schedule grow, as queueing theory predicts.
 
-Source: the load generation guide of inference-perf asks for a median delay below 10 ms and a rate
+Source: the load generation guide of inference-perf requires a median delay below 10 ms and a rate
 very close to the specified one. LoadGen of MLPerf Inference declares a run invalid in the same way,
 if it did not reach the duration or the number of queries that the rules demand.
 """
@@ -24,7 +24,7 @@ LEAST_RATE: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
 
 MOST_CHANCE: Final = 0.10
-"""Relative difference of the rate of random arrivals from the stated one that is not shown."""
+"""Largest relative difference of the random arrivals' rate from the load's without a note."""
 
 MOST_LAG_S: Final = 0.010
 """Maximum p99 of the dispatch lag and of the event loop's lag, in seconds."""
@@ -42,7 +42,7 @@ MOST_CACHE_DRIFT: Final = 0.1
 """Maximum change of the cached fraction of the input from the first third to the last."""
 
 DRIFT_ERRORS: Final = 2.576
-"""Number of standard errors that a change must exceed: with 99 % confidence, it is no accident."""
+"""Number of standard errors that a change must exceed, for 99 % confidence."""
 
 MOST_LITTLE: Final = 0.15
 """Relative difference from Little's law above which a note is shown."""
@@ -102,7 +102,7 @@ def caveats(
         step: Its account in the manifest of the recording.
         limits_ns: Limits of the targets.
         cached: Cached input; ``None`` if the server does not report it.
-        in_flight: Mean number in flight as observed, and as Little's law has it.
+        in_flight: Mean number in flight: observed, and predicted by Little's law.
         without_token: Number of completed responses without a token, if others have one.
     """
     generator: Mapping[str, Any] = step.get("generator", {})
@@ -127,8 +127,8 @@ def caveats(
     if without_token:
         yield Caveat(
             "without_token",
-            f"{count(without_token, 'completed response')} had no token: for the time to the first"
-            " one, they count like failures",
+            f"{count(without_token, 'completed response')} had no token and count as failures for"
+            " the time to the first token",
             invalidates=False,
         )
     yield from _chance(step)
@@ -137,14 +137,14 @@ def caveats(
         if expected and abs(observed - expected) / expected > MOST_LITTLE:
             yield Caveat(
                 "not_stationary",
-                f"the load was not steady: {observed:.1f} requests were in flight on average, and"
-                f" {expected:.1f} would be if it were (Little's law)",
+                f"the load was not steady: {observed:.1f} requests were in flight on average, but"
+                f" a steady load would have {expected:.1f} (Little's law)",
                 invalidates=False,
             )
 
 
 def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
-    """Yield that random arrivals came at another mean rate than the stated one."""
+    """Yield a caveat if random arrivals came at another mean rate than the stated one."""
     load: Mapping[str, Any] = step.get("load") or {}
     stated, offered = load.get("rate_per_s"), step.get("offered_per_s")
     # An interrupted step has too few arrivals for a rate, and has a caveat of its own.

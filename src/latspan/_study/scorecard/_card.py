@@ -1,7 +1,7 @@
 """
 Scorecard: the figures of each week and month, for each kind of request and each inference path.
 
-A source is one recording, one folder of histogram logs or one file of traces. Of each source only
+A source is one recording, one folder of histogram logs or one file of traces. For each source, only
 the outermost kind counts, because a call inside a request is a part of it; and different kinds are
 never added up.
 """
@@ -223,7 +223,7 @@ class ScorecardBuilder:
 
     def add_prometheus(self, url: str) -> None:
         """
-        Add a source that answers with totals of each period.
+        Add a source that returns totals of each period.
 
         Args:
             url: Address of a Prometheus server.

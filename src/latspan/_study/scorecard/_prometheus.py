@@ -1,5 +1,5 @@
 """
-Prometheus as a source of a scorecard: latspan's metrics, asked period by period.
+Prometheus as a source of a scorecard: latspan's metrics, queried period by period.
 
 Prometheus counts with ``increase``, which extrapolates to the ends of the period and leaves out
 what a process exported first. Its counts are therefore estimates, and no target is judged by them.
@@ -31,7 +31,7 @@ __all__ = ["PrometheusTotals", "totals_of"]
 
 _HINT: Final = "use the address of a Prometheus server, for example http://localhost:9090"
 _PERIODS: Final = {Cycle.WEEK: 12, Cycle.MONTH: 6}
-"""Number of past periods that are asked for."""
+"""Number of past periods that are queried."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
 _SEGMENTS: Final = "latspan_segment_duration_seconds"
@@ -39,7 +39,7 @@ _SEGMENTS: Final = "latspan_segment_duration_seconds"
 
 class PrometheusTotals(NamedTuple):
     """
-    What Prometheus has of one group of requests in one period.
+    Totals of one group of requests in one period.
 
     Args:
         cycle: Whether the period is a week or a month.

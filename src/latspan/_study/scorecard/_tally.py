@@ -3,7 +3,7 @@ Tally: what is counted in one period, and the figures that follow from it.
 
 Three rules decide what a request counts for.
 
-- **Rates** are fractions of all *intended* requests, those included that a load generator had
+- **Rates** are fractions of all *intended* requests, including those that a load generator had
   scheduled and never sent.
 - **Percentiles** and **attainment** use the requests that show how long the system takes. A failed
   request (timeout, error, rejected, truncated) counts as slower than every other one, because its

@@ -7,7 +7,7 @@ With whole blocks of consecutive requests it is 7 %, still more than the nominal
 has few blocks, so percentiles further outside are taken than with many independent values.
 
 The interval describes two measurements. It does not contain what differs between two runs of the
-same system, so it is no evidence that a change had an effect.
+same system, so it is not evidence that a change had an effect.
 
 Source: Künsch (1989), The jackknife and the bootstrap for general stationary observations; Liu and
 Singh (1992) for moving blocks; Hesterberg (2015), What Teachers Should Know About the Bootstrap,

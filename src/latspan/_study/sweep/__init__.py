@@ -1,8 +1,8 @@
 """
 Sweep: every inference path measured again, against its pinned baseline and the previous sweep.
 
-The package selects inference paths and judges their runs. It does not measure, and knows nothing of
-how its conclusions are shown.
+The package selects inference paths and judges their runs. It does not measure, and does not depend
+on how its conclusions are shown.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ Judgement of one inference path of a sweep: its targets, and its drift.
 
 Latency and inputs drift together: a prompt template grows, and prefill takes longer; a new model
 gives longer answers, and decoding takes longer. A comparison of two states of a system refuses such
-sides, because it is to attribute the difference to one change. A sweep is to notice that users wait
+sides, because it must attribute the difference to one change. A sweep must detect that users wait
 longer, whatever the reason. So a difference of the *inputs* (template, prompts, model, lengths,
-cached share, parameters) is shown beside the latency, and does not prevent the judgement. A
+cached share, parameters) is shown next to the latency, and does not prevent the judgement. A
 difference of the *test* (load, machine, state of the cache, connections) does: two such numbers
 were not measured in the same way.
 """
@@ -44,7 +44,7 @@ __all__ = ["Against", "Finding", "PathSweep", "SweptTarget", "judge"]
 _OF_THE_TEST: Final = frozenset(
     {"kind", "load", "machine", "cache", "connections", "max_in_flight", "timeout_s"}
 )
-"""Conditions that are no input: two sides that differ in one were measured in different ways."""
+"""Conditions that are not inputs: two sides that differ in one were measured in different ways."""
 
 """Ends of the names of conditions that differ between the runs of one side."""
 
@@ -308,7 +308,7 @@ def _against(
     since: datetime | None = None,
 ) -> Against:
     if not any(_TEMPLATE in run.conditions for run in before):
-        # Baselines of other commands do not have it, which is no change.
+        # Baselines of other commands do not have it, which is not a change.
         after = [_without_template(run) for run in after]
     accept = [
         each.name

@@ -1,4 +1,4 @@
-"""What a sweep is compared with: the pinned baseline, and the runs that a result of a sweep has."""
+"""States that a sweep is compared with: the pinned baseline, and the runs of an earlier sweep."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Traffic:
 
         Args:
             names: Names to rank. Those without requests come last, in their order.
-            most: Number of names to return; of these, each has requests. ``None`` for all.
+            most: Maximum number of names to return, each with requests; ``None`` for all.
 
         Raises:
             UnknownNameError: ``most`` is given, and none of the names has requests.
@@ -52,7 +52,7 @@ class Traffic:
         return found[:most]
 
     def without_file(self, names: Collection[str]) -> dict[str, int]:
-        """Return the inference paths that have requests, and are none of these names."""
+        """Return the inference paths that have requests and are not among these names."""
         return {name: number for name, number in self.requests.items() if name not in names}
 
 

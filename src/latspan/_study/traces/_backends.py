@@ -64,9 +64,7 @@ class TraceQuery:
         if not 0 < self.since_s < 10**9:
             raise ConfigError("the window of time has no length", hint="for example --since 1h")
         if self.limit < 1:
-            raise ConfigError(
-                f"at most {self.limit} traces are none", hint="use a number of at least 1"
-            )
+            raise ConfigError(f"a limit of {self.limit} traces", hint="use a number of at least 1")
 
 
 class _Found(NamedTuple):

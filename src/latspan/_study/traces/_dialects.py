@@ -134,7 +134,7 @@ def inference_of(
     attributes: Mapping[str, Any], events: Sequence[Event], start_ns: int
 ) -> Inference | None:
     """
-    Return what a span of another instrumentation states; ``None`` if it is no call of a model.
+    Return what a span of another instrumentation states; ``None`` if it is not a call of a model.
 
     Args:
         attributes: Attributes of the span.

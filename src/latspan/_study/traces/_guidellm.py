@@ -1,7 +1,7 @@
 """
 Records from guidellm's benchmark report in JSON, version 0.4 to 0.8.
 
-guidellm measures with the wall clock, and knows of a request when it was started, when its first
+guidellm measures with the wall clock, and records of a request when it was started, when its first
 and last token came and when it ended. Prompts and responses are in the report and are not read.
 
 Source: guidellm 0.8.1, ``guidellm/schemas``: ``GenerativeRequestStats``, ``RequestTimings``.

@@ -1,8 +1,8 @@
 """
 Catalogue of levers: what each one changes, which segments it should move, and what it may hurt.
 
-A lever that a client sets is a condition of the recording, so it can be seen whether it was pulled.
-A lever of the server is invisible to the client, and only the measured effect shows it.
+If the client sets a lever, the lever is a condition of the recording, which shows whether it was
+pulled. A lever of the server is invisible to the client, and only the measured effect shows it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Lever:
 
     Args:
         name: Name on the command line.
-        summary: What is done, in a few words.
-        conditions: Conditions that may differ because of it; names of ``latspan compare``, where
+        summary: The change, in a few words.
+        conditions: Conditions that may differ because of it, as ``latspan compare`` names them;
             ``parameters`` stands for every parameter.
         moves: Segments that it should shorten, where ``stage`` stands for every stage of the
             application; empty if that depends.
         may_hurt: What it may make worse.
-        shown_by: Conditions of which at least one differs if it was pulled; empty for a lever that
-            a client does not see.
+        shown_by: Conditions of which at least one differs if it was pulled; empty if the lever is
+            invisible to the client.
     """
 
     name: str

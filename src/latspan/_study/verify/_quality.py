@@ -6,7 +6,7 @@ changed, but whether a drop larger than the margin can be excluded; with too few
 and the answer is inconclusive, however good the scores look.
 
 Source: Student's t on the differences of the pairs for the interval; the sign test, which is
-McNemar's for scores of 0 and 1, for a drop; an exact binomial test for the least number of items.
+McNemar's for scores of 0 and 1, for a drop; an exact binomial test for the minimum number of items.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEVEL: Final = 0.05
 _MOST_LENGTH: Final = 0.10
 """Relative change of the mean length of the answers that is not worth a note."""
 _LEAST_MARGIN: Final = 1e-6
-"""Smallest margin: without a difference, three million items would be needed."""
+"""Smallest margin; it needs three million items even if the scores do not differ."""
 
 
 class QualityJudgement(StrEnum):
@@ -47,7 +47,7 @@ class QualityJudgement(StrEnum):
     KEPT = "kept"
     """A drop larger than the margin is excluded, with 95 % confidence."""
     DROPPED = "dropped"
-    """The scores are lower, and that is more than chance."""
+    """The scores are significantly lower."""
     INCONCLUSIVE = "inconclusive"
     """Neither is shown; more items are needed."""
 
@@ -114,7 +114,7 @@ class Quality:
 @dataclass(frozen=True, slots=True)
 class CommandQuality:
     """
-    What a command of the user's concludes about the answers of both sides.
+    Result of the user's command that checks the quality of both sides.
 
     Args:
         judgement: Kept if its check passed on both sides, dropped if it passed only before.

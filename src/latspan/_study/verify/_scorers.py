@@ -1,8 +1,8 @@
 """
-Scorers: how good an answer to an item of an evaluation set is.
+Scorers of the answers to the items of an evaluation set.
 
 A mistake in an item is an error that names it, and is found before there is an answer. An answer
-that cannot be read, whatever is in it, has the score 0.
+that cannot be read scores 0, whatever it contains.
 """
 
 from __future__ import annotations

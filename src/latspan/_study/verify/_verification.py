@@ -1,4 +1,4 @@
-"""Verification: did the one lever that was pulled do what it should, and nothing else?"""
+"""Verification of one change: whether its lever improved the goal and hurt nothing else."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def verify(
         before: Runs before, at least one.
         after: Runs after, at least one.
         asked: The question.
-        levers: What was changed, at least one. With several, no effect is attributable.
+        levers: What was changed, at least one. With several, the effect cannot be attributed.
         quality: Comparison of the answers.
-        is_switched: Whether commands switched between both states, so that the lever was pulled
-            although no condition shows it.
-        returned: Number of the last runs before that were measured after the others, with the
-            change undone. If they differ from the first ones, the system itself drifted.
+        is_switched: Whether commands switched between both states: then the lever was pulled, even
+            if no condition shows it.
+        returned: Number of runs at the end of ``before`` that were measured last, with the change
+            undone. If they differ from the first ones, the system itself drifted.
         repeated: Number of invalid runs that were measured again.
 
     Raises:
@@ -102,7 +102,9 @@ def verify(
         reasons = [f"Not interpretable: {reason}."]
     if returned and judgement in _CLAIMS and _drifted(before, returned, asked):
         judgement = Judgement.INCONCLUSIVE
-        reasons.append("The system drifted: with the change undone, it is not as it was before.")
+        reasons.append(
+            "The system drifted: with the change undone, the goal is not as it was before."
+        )
     if quality is not None and judgement is not Judgement.NOT_INTERPRETABLE:
         reasons.append(quality.sentence)
         if quality.judgement is QualityJudgement.DROPPED:
@@ -160,12 +162,12 @@ def _notes(
     moves = {name for lever in levers for name in lever.moves}
     if leading is not None and moves and _kind_of(leading.name) not in moves:
         notes.append(
-            f"{leading.name} changed most, which is none of the segments that this lever moves"
+            f"{leading.name} changed most, but this lever moves other segments"
             f" ({', '.join(sorted(moves))}): something else may be the reason."
         )
     notes += [
-        f"The length of the answers differs, {each.before} before and {each.after} after: a part of"
-        " the difference is less output, or more."
+        f"The length of the answers differs, {each.before} before and {each.after} after: it causes"
+        " a part of the difference in time."
         for each in found.differences
         if each.name == _OUTPUT_LENGTH and each.accepted
     ]
