@@ -1,10 +1,23 @@
-"""What a rule concludes: a cause, the evidence for it, one lever, and what would refute it."""
+"""
+What a rule concludes: a cause, the evidence for it, one lever, and what would refute it.
+
+Some evidence serves several rules: that of the server's own metrics, which ``scrape_servers``
+records with each request. Samples have an interval, so a short queue may be between two of them.
+They support a cause, and no share follows from them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Finding", "milliseconds", "times"]
+from latspan._drawing import percent
+from latspan._study.diagnose._facts import Facts
+
+__all__ = ["Finding", "kv_pressure", "milliseconds", "times", "waiting"]
+
+_KV_FULL: Final = 0.9
+"""Fraction of the KV cache from which requests wait for it, or lose their place in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +52,24 @@ def milliseconds(value_ns: float) -> str:
 def times(ratio: float) -> str:
     """Return a ratio for a sentence."""
     return f"{ratio:.1f} times"
+
+
+def waiting(facts: Facts) -> list[str]:
+    """Return what the server's metrics state about its queue, if it is longer for slow requests."""
+    waiting = facts.sampled("requests_waiting")
+    if waiting is None or waiting[0] < waiting[1]:
+        return []
+    return [
+        (
+            f"the server's metrics show {waiting[0]:.0f} waiting requests during slow ones,"
+            f" {waiting[1]:.0f} during typical ones"
+        )
+    ]
+
+
+def kv_pressure(facts: Facts) -> list[str]:
+    """Return that the server's metrics show a full KV cache, if they do."""
+    kv = facts.sampled("kv_usage")
+    if kv is None or kv[0] < _KV_FULL:
+        return []
+    return [f"the KV cache is {percent(kv[0])} full during slow requests"]
