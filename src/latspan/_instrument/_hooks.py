@@ -19,9 +19,8 @@ from latspan._instrument._coexistence import (
 from latspan._instrument._server_address import address_of, sent_request
 from latspan._operations import ModelCall, SentRequest, inside
 from latspan._operations import active_call as _active_call
-from latspan._otel.current_span import current_span
-from latspan._otel.suppression import is_http_suppressed
-from latspan._otel.suppression import is_suppressed as is_all_suppressed
+from latspan._otel.context_keys import current_span, is_http_suppressed
+from latspan._otel.context_keys import is_suppressed as is_all_suppressed
 from latspan._segments import Kind
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
