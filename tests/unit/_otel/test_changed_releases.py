@@ -17,9 +17,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan._otel import context_keys
-from latspan._otel.processors import Processors
 from latspan._otel.providers import has_log_processors, has_span_processors, is_unset
-from latspan._otel.tracers import is_known, limits_of, scope_of
+from latspan._otel.tracers import Processors, is_known, limits_of, scope_of
 
 HTTP_KEY = "_SUPPRESS_HTTP_INSTRUMENTATION_KEY"
 
