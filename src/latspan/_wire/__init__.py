@@ -21,11 +21,10 @@ from latspan._wire._content import (
     output_messages,
 )
 from latspan._wire._decimals import as_number
-from latspan._wire._events import EventReader
+from latspan._wire._events import DONE, EventReader, encode_comment, encode_event
 from latspan._wire._readers import open_reader
 from latspan._wire._response_metadata import ResponseMetadata
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
-from latspan._wire._sse import DONE, encode_comment, encode_event
 from latspan._wire._stream_reader import StreamReader
 from latspan._wire._usage import Usage, get_path
 
