@@ -8,7 +8,15 @@ them. They do not depend on a client library, a clock or OpenTelemetry.
 from __future__ import annotations
 
 from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamFormat, framing_of
-from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, to_plain
+from latspan._wire._body import (
+    DEEPEST,
+    Body,
+    ResponseMetadata,
+    copied,
+    error_in,
+    events_in,
+    to_plain,
+)
 from latspan._wire._choices import choices_in, choices_requested
 from latspan._wire._content import (
     Content,
@@ -23,7 +31,6 @@ from latspan._wire._content import (
 from latspan._wire._decimals import as_number
 from latspan._wire._events import DONE, EventReader, encode_comment, encode_event
 from latspan._wire._readers import open_reader
-from latspan._wire._response_metadata import ResponseMetadata
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._stream_reader import StreamReader
 from latspan._wire._usage import Usage, get_path
