@@ -17,7 +17,6 @@ from latspan._wire._body import (
     events_in,
     to_plain,
 )
-from latspan._wire._choices import choices_in, choices_requested
 from latspan._wire._content import (
     Content,
     ContentShape,
@@ -30,6 +29,7 @@ from latspan._wire._content import (
 )
 from latspan._wire._decimals import as_number
 from latspan._wire._events import DONE, EventReader, encode_comment, encode_event
+from latspan._wire._fields import choices_in, choices_requested
 from latspan._wire._readers import open_reader
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._stream_reader import StreamReader
