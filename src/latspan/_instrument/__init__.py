@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         track_body,
     )
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
-    from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import (
         has_global_provider,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from latspan._instrument._excluded_urls import is_excluded
     from latspan._instrument._hooks import (
         Attempt,
+        Call,
         SentRequest,
         active_call,
         inside,
@@ -150,7 +150,7 @@ _FOR_INTEGRATIONS = {
     "Attempt": "_hooks",
     "BODIES_ARE_FOLLOWED": "_bodies",
     "BodyTracker": "_bodies",
-    "Call": "_call",
+    "Call": "_hooks",
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "ModelMethod": "_methods",
