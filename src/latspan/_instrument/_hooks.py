@@ -18,7 +18,7 @@ from latspan._instrument._coexistence import (
     metrics_emitted_by_other,
     on_other_end,
 )
-from latspan._instrument._server_address import address_of, sent_request
+from latspan._instrument._urls import address_of, sent_request
 from latspan._operations import ModelCall, SentRequest, inside
 from latspan._operations import active_call as _active_call
 from latspan._otel.context_keys import current_span, is_http_suppressed
