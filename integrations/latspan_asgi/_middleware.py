@@ -11,8 +11,7 @@ from latspan._instrument import (
     handle_internal_errors,
     is_excluded,
 )
-from latspan_asgi._headers import as_text
-from latspan_asgi._response import TrackedResponse
+from latspan_asgi._response import TrackedResponse, as_text
 from latspan_asgi._routes import route_of
 
 __all__ = ["SERVED", "LatspanMiddleware", "serve"]

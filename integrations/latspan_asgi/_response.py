@@ -1,5 +1,5 @@
 """
-A response, tracked as the application sends it message by message.
+A response, tracked as the application sends it message by message, and the headers of any message.
 
 A response is one ``http.response.start`` and any number of ``http.response.body`` messages. If
 headers are held, the start waits in ``_head`` until the first part that is not empty or is the
@@ -11,13 +11,12 @@ that the server raises its own error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
 from latspan._instrument import ServerRequest, ServerTimingHeader, handle_internal_errors
-from latspan_asgi._headers import as_text
 
-__all__ = ["TrackedResponse"]
+__all__ = ["TrackedResponse", "as_text"]
 
 Message = MutableMapping[str, Any]
 
@@ -156,3 +155,11 @@ class TrackedResponse:
             return head
         field = (ServerTimingHeader.header.encode(), timings.encode())
         return {**head, "headers": [*head.get("headers", ()), field]}
+
+
+def as_text(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by lower-case name; the last one wins if a name occurs twice."""
+    return {
+        bytes(name).decode("latin-1").lower(): bytes(value).decode("latin-1")
+        for name, value in pairs
+    }

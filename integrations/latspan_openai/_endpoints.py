@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,12 +29,18 @@ from latspan_openai._arguments import (
     of_format,
     request_of,
     tier,
+    with_usage,
 )
-from latspan_openai._client import provider_of
-from latspan_openai._usage import with_usage
 from latspan_stainless._clients import server_of
 
 __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "FETCHED_RESPONSES", "RESPONSES", "Endpoint"]
+
+
+@functools.cache
+def _provider_of(client_class: type) -> str:
+    """Return the semantic conventions' name of the provider for a class of clients."""
+    azure = any("Azure" in cls.__name__ for cls in client_class.__mro__)
+    return "azure.ai.openai" if azure else "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class Endpoint:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
         return open_call(
             operation=self.api_format.operation,
-            provider=provider_of(client.__class__),
+            provider=_provider_of(client.__class__),
             model=model if isinstance(model, str) else None,
             api_format=self.api_format,
             server=server_of(client),

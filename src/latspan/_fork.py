@@ -1,5 +1,5 @@
 """
-Hooks for forked processes.
+Hooks for child processes: the start of a forked one, and the end of one that skips ``atexit``.
 
 A forked child has only the thread that forked. A lock that another thread held is never released in
 the child, so locks and threads must be created again.
@@ -14,7 +14,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["is_child_of", "register_after_fork", "this_process"]
+__all__ = ["is_child_of", "register_after_fork", "run_before_a_child_ends", "this_process"]
+
+_LAST: Final = -1_000_000
+"""
+Priority of the exit hook: it runs after all finalisers of the application, which may still record.
+"""
 
 _this_process = object()
 
@@ -76,3 +81,28 @@ def _begin_again() -> None:
 
 # A single hook for all callbacks, because the interpreter never removes a hook.
 os.register_at_fork(after_in_child=_begin_again)
+
+
+def run_before_a_child_ends(last: Callable[[], None]) -> None:
+    """
+    Register ``last`` to run when this process ends, if a library that skips ``atexit`` started it.
+
+    Children of ``multiprocessing`` and billiard exit with ``os._exit``, after running their own
+    finalisers. Python 3.13 runs ``atexit`` in them, but discards what the parent registered.
+    Celery's pool exits even before those finalisers, and sends a signal of its own. Finalisers are
+    discarded when a child starts, so call this at the child's first record, not at the fork.
+
+    Args:
+        last: Called at least once.
+    """
+    if is_child_of("multiprocessing") or is_child_of("billiard"):
+        from multiprocessing import util  # billiard uses the same finalisers
+
+        util.Finalize(None, last, exitpriority=_LAST)
+    signals: Any = sys.modules.get("celery.signals")
+    if signals is not None:
+
+        def shut_down(**_: object) -> None:
+            last()
+
+        signals.worker_process_shutdown.connect(shut_down, weak=False, dispatch_uid=__name__)

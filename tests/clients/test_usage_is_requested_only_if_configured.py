@@ -10,7 +10,7 @@ from latspan import TokenSource
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, asked_for, openai
 
-usage: Any = pytest.importorskip("latspan_openai._usage", reason="no openai client")
+arguments: Any = pytest.importorskip("latspan_openai._arguments", reason="no openai client")
 
 PLAIN = Script.chat(tokens=5, prefill_ms=1, gap_ms=1, flavor="plain")
 ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -48,7 +48,7 @@ def test_usage_is_requested_if_the_caller_has_no_preference(
     before = dict(kwargs)
 
     with asked_for(request_stream_usage=True):
-        assert usage.with_usage(kwargs) == ASKED
+        assert arguments.with_usage(kwargs) == ASKED
     assert kwargs == before
 
 
@@ -69,7 +69,7 @@ def test_an_explicit_choice_of_the_caller_is_kept(seen: Captured, kwargs: dict[s
     """And so is an answer that is not streamed."""
     del seen
     with asked_for(request_stream_usage=True):
-        assert usage.with_usage(kwargs) is kwargs
+        assert arguments.with_usage(kwargs) is kwargs
 
 
 def test_the_chunk_with_the_usage_is_handed_through(driver: Driver, seen: Captured) -> None:

@@ -7,8 +7,7 @@ and colours for terminals.
 
 from __future__ import annotations
 
-from latspan._drawing._line import line_of
-from latspan._drawing._waterfall import FAINT, Line, style_of, waterfall
+from latspan._drawing._request import FAINT, Line, line_of, style_of, waterfall
 from latspan._drawing._words import (
     GLOSSARY,
     SOURCE_LETTERS,

@@ -28,8 +28,7 @@ from latspan._evidence import (
     tgi,
     vllm,
 )
-from latspan._evidence._installed import installed_sources
-from latspan._evidence._source import Adapter, EvidenceSource
+from latspan._evidence._sources import Adapter, EvidenceSource, installed_sources
 from latspan._segments import ReportedTimings
 from latspan._wire import ResponseMetadata
 

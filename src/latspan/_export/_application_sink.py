@@ -15,9 +15,8 @@ from opentelemetry.sdk.trace import Tracer
 
 from latspan import _runtime
 from latspan._export._unstarted_children import UnstartedChildren
-from latspan._otel.processors import Processors
 from latspan._otel.samplers import looks_at_the_trace_alone
-from latspan._otel.tracers import is_known
+from latspan._otel.tracers import Processors, is_known
 from latspan._spans import ApiSink
 
 __all__ = ["application_sink"]

@@ -7,16 +7,13 @@ import time
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import requests
 from requests.adapters import HTTPAdapter
 
 from latspan import _shown
 from latspan._slices import give_way
-
-if TYPE_CHECKING:
-    from urllib3.response import HTTPResponse
 
 __all__ = ["PASSING_STATUSES", "TOO_LARGE", "HttpSession", "http_session"]
 
@@ -47,9 +44,7 @@ class _PacedAdapter(HTTPAdapter):
         """Add nothing: requests calls this method before it sends a request."""
         give_way()
 
-    def build_response(
-        self, req: requests.PreparedRequest, resp: HTTPResponse
-    ) -> requests.Response:
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
         """Return the response to a request."""
         give_way()
         response = super().build_response(req, resp)

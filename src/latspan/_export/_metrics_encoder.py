@@ -32,7 +32,7 @@ from opentelemetry.sdk.metrics.export import (
     MetricsData,
 )
 
-from latspan._export._protobuf import field, varint
+from latspan._export._encoders import field, varint
 from latspan._slices import PacedList, give_way
 
 __all__ = ["EncodedMetrics", "metrics_encoder"]

@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 from latspan._export._recording_span import RecordingSpan, Written
 from latspan._export._sizes import size_of_span, size_of_state
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
-from latspan._otel.current_span import current_span, with_current_span
+from latspan._otel.context_keys import current_span, with_current_span
 from latspan._otel.limits import always_within, limited
 from latspan._otel.samplers import constant_decisions
 from latspan._spans import (

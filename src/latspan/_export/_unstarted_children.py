@@ -20,9 +20,8 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan._otel.limits import limited
-from latspan._otel.processors import Processors
 from latspan._otel.samplers import looks_at_the_trace_alone
-from latspan._otel.tracers import limits_of, scope_of
+from latspan._otel.tracers import Processors, limits_of, scope_of
 from latspan._spans import AttributeValue, ChildSpan, start_and_end
 
 __all__ = ["UnstartedChildren"]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         track_body,
     )
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
-    from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import (
         has_global_provider,
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
     )
     from latspan._instrument._coroutines import impersonate
     from latspan._instrument._exchange import Exchange
-    from latspan._instrument._excluded_urls import is_excluded
     from latspan._instrument._hooks import (
         Attempt,
+        Call,
         SentRequest,
         active_call,
         inside,
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from latspan._instrument._patching import Patches, Wrapper
     from latspan._instrument._responses import track_http_response, track_response
     from latspan._instrument._served import ServerRequest
-    from latspan._instrument._server_address import port_of, sent_request
     from latspan._instrument._stream_classes import (
         patch_stream,
         patch_stream_holder,
@@ -69,6 +67,7 @@ if TYPE_CHECKING:
     )
     from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
     from latspan._instrument._timings import ServerTimingHeader
+    from latspan._instrument._urls import is_excluded, port_of, sent_request
     from latspan._instrument._warm import WarmupResult, warm
     from latspan._instrument._warmer import UnderlyingClient, Warmer
 
@@ -150,7 +149,7 @@ _FOR_INTEGRATIONS = {
     "Attempt": "_hooks",
     "BODIES_ARE_FOLLOWED": "_bodies",
     "BodyTracker": "_bodies",
-    "Call": "_call",
+    "Call": "_hooks",
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "ModelMethod": "_methods",
@@ -172,7 +171,7 @@ _FOR_INTEGRATIONS = {
     "closing_of": "_close_hooks",
     "impersonate": "_coroutines",
     "inside": "_hooks",
-    "is_excluded": "_excluded_urls",
+    "is_excluded": "_urls",
     "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
@@ -185,8 +184,8 @@ _FOR_INTEGRATIONS = {
     "patch_stream_holder": "_stream_classes",
     "track_http_response": "_responses",
     "track_response": "_responses",
-    "port_of": "_server_address",
-    "sent_request": "_server_address",
+    "port_of": "_urls",
+    "sent_request": "_urls",
     "track_body": "_bodies",
     "track_inside": "_coexistence",
     "track_stream": "_stream_classes",

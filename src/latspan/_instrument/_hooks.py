@@ -1,28 +1,29 @@
-"""Functions that open a call or an exchange, and that find the open one."""
+"""
+Functions that open a call or an exchange, and that find the open one, with the interface of a call.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry import context
 
 from latspan import _runtime, semconv
-from latspan._instrument._call import Call
 from latspan._instrument._coexistence import (
     OFFICIAL_INFERENCE_KEY,
     llm_span,
     metrics_emitted_by_other,
     on_other_end,
 )
-from latspan._instrument._server_address import address_of, sent_request
+from latspan._instrument._urls import address_of, sent_request
 from latspan._operations import ModelCall, SentRequest, inside
 from latspan._operations import active_call as _active_call
-from latspan._otel.current_span import current_span
-from latspan._otel.suppression import is_http_suppressed
-from latspan._otel.suppression import is_suppressed as is_all_suppressed
-from latspan._segments import Kind
+from latspan._otel.context_keys import current_span, is_http_suppressed
+from latspan._otel.context_keys import is_suppressed as is_all_suppressed
+from latspan._segments import Kind, Outcome
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attempt",
+    "Call",
     "SentRequest",
     "active_call",
     "inside",
@@ -43,6 +45,42 @@ __all__ = [
     "patch_request_builder",
     "requests_usage",
 ]
+
+
+class Call(Protocol):
+    """
+    One logical call of a model's client library, which :func:`open_call` has opened.
+
+    :func:`patch_method` opens and ends the calls of a method. An integration that cannot use it
+    runs the client's method in :meth:`active`, and then passes the result to
+    :func:`track_response`, or ends the call with the outcome of the exception.
+    """
+
+    def active(self) -> AbstractContextManager[object]:
+        """
+        Return a context in which requests are attempts of this call and spans are its children.
+        """
+        ...
+
+    def end(
+        self,
+        outcome: Outcome,
+        *,
+        done_ns: int | None = None,
+        error_type: str | None = None,
+        finalizing: bool = False,
+    ) -> None:
+        """
+        End the call. Only the first call of this method has an effect.
+
+        Args:
+            outcome: How the call ended.
+            done_ns: Instant of the end, on latspan's clock; now if not given.
+            error_type: ``error.type`` of the span.
+            finalizing: Whether a finaliser ends the call. The rest of the work is then left to the
+                worker thread, because a finaliser must not wait for a lock.
+        """
+        ...
 
 
 def is_switched_on() -> bool:

@@ -15,7 +15,7 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any, TypeVar, cast
 
 from latspan._instrument._bodies import follows_bodies, track_body
-from latspan._instrument._call import Call
+from latspan._instrument._hooks import Call
 from latspan._instrument._stream_classes import HOOKED, GeneratorTracker, track_stream
 from latspan._instrument._streams import aiter_tracked, iter_tracked
 from latspan._operations import ModelCall

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan._instrument import outcome_of, request
-from latspan._load._answer import Answer
+from latspan._load._progress import Answer
 from latspan._load._prompts import PromptSet
 from latspan._segments import Outcome
 from latspan._shown import foreign

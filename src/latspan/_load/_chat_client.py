@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from latspan._instrument import BodyTracker, error_type_of, open_call, outcome_of
 from latspan._instrument._outcomes import is_error
-from latspan._load._answer import Answer
 from latspan._load._http import CONNECTION_FAILED, body_of, cause_of, open_session, target
+from latspan._load._progress import Answer
 from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
 

@@ -22,11 +22,10 @@ from typing import Any, Final, Protocol
 
 from latspan import _runtime, semconv
 from latspan._instrument import auto_instrument
-from latspan._load._answer import Answer
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
 from latspan._load._plan import Phase, Step
-from latspan._load._progress import Progress
+from latspan._load._progress import Answer, Progress
 from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._operations import with_attributes

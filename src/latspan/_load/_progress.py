@@ -1,15 +1,42 @@
-"""Running account of a measurement, for a live display; the results come from the recording."""
+"""
+Answers to the requests of a measurement, and their running account for a live display.
+
+An answer has only what the load runner needs; the results come from the recording.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
-from latspan._load._answer import Answer
 from latspan._load._plan import Phase
 from latspan._segments import Outcome
 from latspan.histogram import Histogram
 
-__all__ = ["Progress"]
+__all__ = ["Answer", "Progress"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """
+    How one request ended.
+
+    Args:
+        outcome: How it ended.
+        duration_ns: Nanoseconds from its start to its end.
+        first_token_ns: Nanoseconds from its start to its first token; ``None`` if there was none,
+            or if this is not known.
+        status: HTTP status; ``None`` if there was no response.
+        error: The exception that ended it.
+        error_body: First bytes of the body of an error status.
+    """
+
+    outcome: Outcome
+    duration_ns: int
+    first_token_ns: int | None = None
+    status: int | None = None
+    error: BaseException | None = None
+    error_body: bytes = b""
 
 
 class Progress:

@@ -25,10 +25,9 @@ from statistics import median
 from typing import Any, Final, Protocol
 
 from latspan import semconv
-from latspan._load._answer import Answer
 from latspan._load._generator_load import GeneratorLoad
 from latspan._load._plan import Phase, Step
-from latspan._load._progress import Progress
+from latspan._load._progress import Answer, Progress
 from latspan._operations import with_attributes
 from latspan._spans import AttributeValue
 from latspan._units import NS_PER_S

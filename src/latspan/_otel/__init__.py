@@ -8,11 +8,11 @@ or less precise; it is never an error.
 =================== =============================================== ===============================
 module              what it reads                                   without it
 =================== =============================================== ===============================
-``current_span``    the context key of the current span             the API's own function
-``suppression``     the context keys that suppress instrumentation  only the key of plain text
+``context_keys``    the context key of the current span             the API's own function
+``context_keys``    the context keys that suppress instrumentation  only the key of plain text
 ``providers``       whether a provider has processors               it counts as having some
 ``tracers``         the limits and the scope of the SDK's tracer    child spans through the API
-``processors``      the hooks and the types of span processors      spans start and end one by one
+``tracers``         the hooks and the types of span processors      spans start and end one by one
 ``samplers``        the decisions of the SDK's samplers             the sampler is called each time
 ``limits``          how the SDK counts dropped attributes           (public since SDK 1.0)
 =================== =============================================== ===============================

@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from latspan import semconv
-from latspan._otel.current_span import current_span
+from latspan._otel.context_keys import current_span
 from latspan._sampling._decisions import Decisions, Ended
 from latspan._sampling._trace_buffer import HeldTrace, TraceBuffer
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan, SpanSink

@@ -13,11 +13,11 @@ from latspan._lazy import lazy_getattr
 from latspan._scraping._addresses import Address, address_of
 
 if TYPE_CHECKING:
-    from latspan._scraping._prometheus import require_parser
+    from latspan._scraping._pages import require_parser
     from latspan._scraping._sources import Monitor
 
 __all__ = ["Address", "Monitor", "address_of", "require_parser"]
 
-_ON_REQUEST: Final = {"Monitor": "_sources", "require_parser": "_prometheus"}
+_ON_REQUEST: Final = {"Monitor": "_sources", "require_parser": "_pages"}
 
 __getattr__ = lazy_getattr(__name__, _ON_REQUEST)

@@ -8,7 +8,7 @@ then ends the open calls and exports. ``_lock`` guards the exchange of ``_live``
 no thread holds it while it waits, exports or runs application code.
 
 A process ends in one of three ways: by ``atexit``, by the exit hook of a library that skips
-``atexit`` (`_exit_hooks`), or by SIGTERM (`_sigterm`). All three shut down within the same limits.
+``atexit`` (`_fork`), or by SIGTERM (`_sigterm`). All three shut down within the same limits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from latspan._sdk._observer import Observer
 
 __all__ = ["configure", "end_in_order", "force_flush", "shutdown", "snapshot"]
-
 
 _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0

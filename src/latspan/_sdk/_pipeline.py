@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
 from latspan._event_loop import EventLoops
-from latspan._fork import this_process
+from latspan._fork import run_before_a_child_ends, this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, no_watch
@@ -19,7 +19,6 @@ from latspan._sdk._api_variables import propagates
 from latspan._sdk._assembly import Assembly
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
-from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._exporters import (
     event_exporter,
     exporter_imports,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from latspan._wire import Content
 
 __all__ = ["assemble"]
-
 
 _LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
 """

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from latspan._fork import run_before_a_child_ends
 from latspan._sdk._config import Config, is_exported
-from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._exporters import span_exporter
 from latspan._sdk._per_process import PerProcess
 from latspan._spans import NoSink, SpanSink

@@ -9,7 +9,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
 from latspan._operations._enclosing import active_scope
-from latspan._otel.current_span import current_span
+from latspan._otel.context_keys import current_span
 from latspan._otel.providers import has_span_processors, is_unset
 from latspan._spans import ApiSink, NoSink, SpanSink
 from latspan._version import __version__

@@ -20,7 +20,6 @@ from latspan._spans._children import attempt_spans, segment_spans
 from latspan._spans._encodable import LONGEST_TEXT, encodable, encodable_data, measured
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._given import given_attributes
-from latspan._spans._none import NoSink
 from latspan._spans._sizes import SPAN_BYTES, size_of_attributes, size_of_parts, size_of_text
 from latspan._spans._span import (
     AttributeValue,
@@ -28,6 +27,7 @@ from latspan._spans._span import (
     DecidedAtStart,
     EndChildren,
     FinishedSpan,
+    NoSink,
     OpenSpan,
     SpanSink,
 )

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from latspan._otel.current_span import with_current_span
+from latspan._otel.context_keys import with_current_span
 from latspan._spans._encodable import encodable
 from latspan._spans._span import (
     AttributeValue,

@@ -15,8 +15,7 @@ from latspan._stages._stage import stage
 if TYPE_CHECKING:
     from latspan._operations import Handoff
     from latspan._stages._annotations import Degradation, annotate, mark_degraded, mark_rejected
-    from latspan._stages._batch import batch
-    from latspan._stages._handoff import attach, handoff
+    from latspan._stages._handoff import attach, batch, handoff
     from latspan._stages._track_tokens import track_tokens
 
 __all__ = [
@@ -38,7 +37,7 @@ _FETCHED = {
     "Handoff": "_handoff",
     "annotate": "_annotations",
     "attach": "_handoff",
-    "batch": "_batch",
+    "batch": "_handoff",
     "handoff": "_handoff",
     "mark_degraded": "_annotations",
     "mark_rejected": "_annotations",

@@ -1,14 +1,22 @@
-"""Handoff of a request to the thread, task or process that continues it."""
+"""Handoff of requests: to the thread, task or process that continues one, or to a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
-from latspan._instrument import ScopeManager, scope_entering
-from latspan._operations import Handoff, attached, handoff_here
+from latspan import _runtime, semconv
+from latspan._instrument import ScopeManager, error_type_of, outcome_of, scope_entering
+from latspan._operations import Handoff, LocalScope, attached, handoff_here
+from latspan._segments import Kind, Outcome
+from latspan._stages._stage import kind_of
 
-__all__ = ["Handoff", "attach", "handoff"]
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue
+
+__all__ = ["Handoff", "attach", "batch", "handoff"]
 
 
 def handoff(*, waits: str | None = "queue") -> Handoff:
@@ -45,3 +53,82 @@ def attach(handoff_or_headers: Handoff | Mapping[str, str]) -> ScopeManager[Hand
     if not isinstance(handoff_or_headers, Handoff):
         handoff_or_headers = Handoff(handoff_or_headers)
     return scope_entering(partial(attached, handoff_or_headers))
+
+
+def batch(
+    name: str,
+    requests: Iterable[Handoff],
+    *,
+    kind: str | None = None,
+    window_s: float | None = None,
+) -> ScopeManager[None]:
+    """
+    Record one stage for many requests at once: ``with latspan.batch("prefill", handoffs):``.
+
+    Each request gets the stage, which lasts as long as the block, and an attribute with the size of
+    the batch. This creates one span per request: use it for a whole step, for example a prefill,
+    not for each iteration of a decode.
+
+    Args:
+        name: A standard stage, for example ``prefill``, or a name of your own.
+        requests: The handoff of each request, see :func:`latspan.handoff`.
+        kind: Standard stage that a name of your own counts as.
+        window_s: Time for which requests were collected into the batch, in seconds.
+
+    Raises:
+        UnknownNameError: ``kind`` is not a standard stage.
+    """
+    return ScopeManager(partial(_begin, name, tuple(requests), kind_of(kind), window_s))
+
+
+def _begin(
+    name: str,
+    requests: Sequence[Handoff],
+    attributes: Mapping[str, AttributeValue],
+    window_s: float | None,
+) -> _Stages | None:
+    runtime = _runtime.current()
+    if runtime is None:
+        return None
+    stages: list[LocalScope] = []
+    with _runtime.handle_internal_errors("the start of a batch"):
+        of_batch = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
+        if window_s is not None:
+            of_batch[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
+        begun_ns = runtime.clock.monotonic_ns()
+        for each in requests:
+            with attached(each):
+                stages.append(
+                    LocalScope(
+                        runtime,
+                        kind=Kind.STAGE,
+                        name=name,
+                        attributes=of_batch,
+                        start_ns=begun_ns,
+                        current=False,
+                    )
+                )
+    return _Stages(stages)
+
+
+class _Stages:
+    """Stages of one batch. None is the current scope, because each belongs to another request."""
+
+    __slots__ = ("_stages",)
+
+    def __init__(self, stages: Sequence[LocalScope]) -> None:
+        self._stages = stages
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def end(self, error: BaseException | None = None) -> None:
+        with _runtime.handle_internal_errors("the end of a batch"):
+            outcome, error_type = Outcome.COMPLETED, None
+            if error is not None:
+                outcome, error_type = outcome_of(error), error_type_of(error)
+            ended_ns: int | None = None
+            for stage in self._stages:
+                if ended_ns is None:
+                    ended_ns = stage.runtime.clock.monotonic_ns()
+                stage.end(outcome, error_type=error_type, done_ns=ended_ns)

@@ -7,10 +7,16 @@ them. They do not depend on a client library, a clock or OpenTelemetry.
 
 from __future__ import annotations
 
-from latspan._wire._api_format import ApiFormat, StreamFormat
-from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, to_plain
-from latspan._wire._choices import choices_in, choices_requested
-from latspan._wire._chunk import ChunkKind
+from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamFormat, framing_of
+from latspan._wire._body import (
+    DEEPEST,
+    Body,
+    ResponseMetadata,
+    copied,
+    error_in,
+    events_in,
+    to_plain,
+)
 from latspan._wire._content import (
     Content,
     ContentShape,
@@ -22,12 +28,10 @@ from latspan._wire._content import (
     output_messages,
 )
 from latspan._wire._decimals import as_number
-from latspan._wire._events import EventReader
-from latspan._wire._framing import Framing, framing_of
+from latspan._wire._events import DONE, EventReader, encode_comment, encode_event
+from latspan._wire._fields import choices_in, choices_requested
 from latspan._wire._readers import open_reader
-from latspan._wire._response_metadata import ResponseMetadata
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
-from latspan._wire._sse import DONE, encode_comment, encode_event
 from latspan._wire._stream_reader import StreamReader
 from latspan._wire._usage import Usage, get_path
 

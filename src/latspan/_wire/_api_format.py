@@ -1,18 +1,76 @@
-"""Description of the responses of one API, as functions that an integration passes to a call."""
+"""
+Description of the responses of one API, as functions that an integration passes to a call.
+
+All descriptions use two enumerations, which are here too: kinds of chunks and framings of streams.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum, IntEnum, auto
+from typing import Any, Final
 
 from latspan._wire._body import Body, identity_in, to_plain
 from latspan._wire._content import ContentShape
-from latspan._wire._framing import Framing
 from latspan._wire._usage import Usage
 
-__all__ = ["ApiFormat", "FinishReasons", "StreamFormat", "all_finished"]
+__all__ = [
+    "ApiFormat",
+    "ChunkKind",
+    "FinishReasons",
+    "Framing",
+    "StreamFormat",
+    "all_finished",
+    "framing_of",
+]
+
+
+class ChunkKind(IntEnum):
+    """
+    Kind of content in a chunk, the result of the one content test per chunk.
+
+    A chunk is not a token: it may contain several tokens, or none.
+    """
+
+    EMPTY = 0
+    """No token: a role, a finish reason, usage, progress, an empty delta."""
+    REASONING = 1
+    """Reasoning, which the user does not see as part of the response."""
+    VISIBLE = 2
+    """Text, tool-call arguments, a refusal or audio."""
+
+
+class Framing(Enum):
+    """How a body is split into events."""
+
+    EVENTS = auto()
+    """Server-sent events."""
+    LINES = auto()
+    """One JSON text per line."""
+    MESSAGES = auto()
+    """Binary messages of Amazon's event stream encoding."""
+
+
+_BY_MEDIA_TYPE: Final = {
+    "text/event-stream": Framing.EVENTS,
+    "application/x-ndjson": Framing.LINES,
+    "application/ndjson": Framing.LINES,
+    "application/vnd.amazon.eventstream": Framing.MESSAGES,
+}
+
+
+def framing_of(content_type: object) -> Framing | None:
+    """
+    Return the framing of a body, ``None`` if its media type is not that of a stream.
+
+    Args:
+        content_type: Value of the header ``Content-Type``; ``None`` if it is missing.
+    """
+    media_type = str(content_type or "").partition(";")[0]
+    return _BY_MEDIA_TYPE.get(media_type.strip().lower())
+
 
 FinishReasons = Mapping[int, str | None]
 """Finish reason per choice, by position; ``None`` for a choice that has none so far."""

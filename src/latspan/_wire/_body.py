@@ -1,10 +1,15 @@
-"""Chunks and responses as plain mappings, read from SDK objects or from bytes."""
+"""
+Chunks and responses as plain mappings, read from SDK objects or from bytes.
+
+The latest of them, and the headers, are the metadata of a response.
+"""
 
 from __future__ import annotations
 
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from latspan import semconv
@@ -14,6 +19,7 @@ __all__ = [
     "DEEPEST",
     "IDENTITY",
     "Body",
+    "ResponseMetadata",
     "copied",
     "error_in",
     "events_in",
@@ -40,6 +46,23 @@ The limit is needed because zeros compress a thousandfold.
 """
 
 _OTHER: Final = "_OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseMetadata:
+    """
+    Metadata of a response, without its content.
+
+    Args:
+        streamed: ``True`` if the response arrived in chunks.
+        bodies: The last bodies as plain mappings, oldest first: up to three chunks of a stream,
+            or the only body of a response that was not streamed.
+        headers: Response headers, names in lower case.
+    """
+
+    streamed: bool
+    bodies: tuple[Body, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def to_plain(response: Any) -> Body:
@@ -201,8 +224,8 @@ def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str 
     """
     found: dict[str, str | int | bool] = {}
     for body in bodies:
-        for field, name in names.items():
-            value = body.get(field)
+        for sent, name in names.items():
+            value = body.get(sent)
             if isinstance(value, str):
                 found[name] = value
     return found

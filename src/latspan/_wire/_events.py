@@ -1,10 +1,12 @@
 """
-Incremental reader of server-sent events from bytes.
+Server-sent events: an incremental reader from bytes, and the encoder of a streaming model server.
 
 Reads may split the stream at any byte. The reader starts without knowing the API: it skips events
 of a preamble until one event identifies the stream. From then on it classifies each complete event
 with the functions of that API. If no known API matches, the stream is marked as foreign, and all
 later input is ignored.
+
+Source: WHATWG HTML, "Server-sent events", section 9.2.5 (parsing an event stream).
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from typing import Final
 from latspan._wire._api_format import ApiFormat
 from latspan._wire._stream_reader import EMPTY, LONGEST_EVENT, LONGEST_PREAMBLE, StreamReader
 
-__all__ = ["EventReader"]
+__all__ = ["DONE", "EventReader", "encode_comment", "encode_event"]
+
+DONE: Final = b"data: [DONE]\n\n"
+"""The end mark of an OpenAI-style stream."""
 
 # Integers, because searching for one takes a third of the time of a one-byte string.
 _LF: Final = 0x0A
@@ -126,3 +131,36 @@ class EventReader(StreamReader):
             if self._skipped > LONGEST_PREAMBLE or not _PREAMBLE.search(event):
                 self._give_up()
         return kind_of
+
+
+def encode_event(data: str, *, event: str | None = None) -> bytes:
+    """
+    Return one event as bytes in wire format.
+
+    Args:
+        data: The payload; each of its lines becomes a separate ``data:`` line.
+        event: The event's type, without line breaks; ``None`` keeps the default, ``message``.
+
+    Raises:
+        ValueError: ``event`` contains a line break, which would end the field.
+    """
+    lines = [f"data: {line}" for line in _lines(data)]
+    if event is not None:
+        if len(_lines(event)) > 1:
+            raise ValueError(f"an event's type is one line, not {event!r}")
+        lines.insert(0, f"event: {event}")
+    return _frame(lines)
+
+
+def encode_comment(text: str) -> bytes:
+    """Return ``text`` as comment lines, which clients skip; servers use them as keep-alives."""
+    return _frame([f": {line}" for line in _lines(text)])
+
+
+def _lines(text: str) -> list[str]:
+    # Not splitlines(): only CR, LF and CRLF end a line of an event stream.
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _frame(lines: list[str]) -> bytes:
+    return ("\n".join(lines) + "\n\n").encode()

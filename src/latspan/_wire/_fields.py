@@ -1,5 +1,5 @@
 """
-Bodies in the shape of a chat completion, for APIs whose own shape differs.
+Bodies in the shape of a chat completion: their choices, and fields for APIs of another shape.
 
 The modules of such APIs return bodies with ``id``, ``model``, ``choices`` and ``usage``, so that
 the functions of OpenAI's format read the finish reasons; ``usage`` keeps the API's own names.
@@ -7,13 +7,21 @@ the functions of OpenAI's format read the finish reasons; ``usage`` keeps the AP
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from latspan._wire._body import to_plain
-from latspan._wire._content import read
+from latspan._wire._body import Body, to_plain
+from latspan._wire._content import listed, read
 
-__all__ = ["either", "finished", "given", "plain_or_object", "sequence"]
+__all__ = [
+    "choices_in",
+    "choices_requested",
+    "either",
+    "finished",
+    "given",
+    "plain_or_object",
+    "sequence",
+]
 
 
 def plain_or_object(response: Any) -> Any:
@@ -53,3 +61,31 @@ def finished(reason: object, index: object = 0) -> Mapping[str, Any]:
     text = getattr(reason, "value", reason)
     position = index if isinstance(index, int) else 0
     return {"index": position, "finish_reason": text if isinstance(text, str) and text else None}
+
+
+def choices_requested(request: Mapping[str, Any]) -> int:
+    """
+    Return the number of requested choices: ``n`` per prompt.
+
+    Args:
+        request: The request's fields as sent, by the API's names.
+    """
+    each = request.get("n")
+    each = each if isinstance(each, int) and each > 1 else 1
+    prompts: object = request.get("prompt")
+    if prompts is None or not isinstance(prompts, list | tuple):
+        return each
+    several = cast("list[object] | tuple[object, ...]", prompts)
+    # A list of numbers is one prompt, given as token ids.
+    return each * max(1, sum(not isinstance(prompt, int) for prompt in several))
+
+
+def choices_in(bodies: Iterable[Body]) -> int:
+    """Return the minimum number of choices implied by the indices in ``bodies``; 1 if none."""
+    most = 0
+    for body in bodies:
+        for choice in listed(body, "choices"):
+            index = choice.get("index")
+            if isinstance(index, int) and index > most:
+                most = index
+    return most + 1

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from latspan._wire._api_format import ApiFormat
+from latspan._wire._api_format import ApiFormat, Framing
 from latspan._wire._events import EventReader
-from latspan._wire._framing import Framing
 from latspan._wire._lines import LineReader
 from latspan._wire._messages import MessageReader
 from latspan._wire._stream_reader import StreamReader

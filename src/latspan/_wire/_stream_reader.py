@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from latspan._wire._api_format import ApiFormat
+from latspan._wire._api_format import ApiFormat, ChunkKind
 from latspan._wire._body import error_in
-from latspan._wire._chunk import ChunkKind
 
 __all__ = ["EMPTY", "LONGEST_EVENT", "LONGEST_PREAMBLE", "StreamReader"]
 

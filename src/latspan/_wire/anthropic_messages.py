@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from latspan._wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
-from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
+from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
 from latspan._wire._body import Body, fields_without, to_plain
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._usage import Usage, get_path
 
 __all__ = ["ANTHROPIC_MESSAGES"]

@@ -14,13 +14,11 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from latspan._wire._api_format import ApiFormat, StreamFormat
+from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamFormat
 from latspan._wire._bedrock_content import BEDROCK_CONVERSE_CONTENT
 from latspan._wire._body import Body, copied
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import read
 from latspan._wire._fields import finished, given, plain_or_object
-from latspan._wire._framing import Framing
 from latspan._wire._usage import Usage, mapping
 from latspan._wire.openai_chat import finish_reasons
 

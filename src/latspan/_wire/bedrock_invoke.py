@@ -17,14 +17,12 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
+from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamFormat, all_finished
 from latspan._wire._bedrock_content import BEDROCK_INVOKE_CONTENT, model_event
 from latspan._wire._body import Body, copied
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import FragmentKind, listed, read
 from latspan._wire._decimals import as_number
 from latspan._wire._fields import finished, given, plain_or_object
-from latspan._wire._framing import Framing
 from latspan._wire._usage import Usage, mapping
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.bedrock_converse import (

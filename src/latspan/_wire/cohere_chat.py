@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from latspan._wire._api_format import ApiFormat, StreamFormat
+from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat
 from latspan._wire._body import Body
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._cohere_chat_content import COHERE_CHAT_CONTENT
 from latspan._wire._content import read
 from latspan._wire._fields import finished, given, plain_or_object

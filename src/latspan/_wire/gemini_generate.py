@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
+from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
 from latspan._wire._body import Body, to_plain
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import read
 from latspan._wire._fields import either, finished, plain_or_object, sequence
 from latspan._wire._gemini_content import GEMINI_CONTENT

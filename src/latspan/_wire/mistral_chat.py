@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from latspan._wire._api_format import ChunkKind
 from latspan._wire._body import Body, copied
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import ContentShape, Fragment
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT
 from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT

@@ -13,12 +13,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from latspan._wire._api_format import ApiFormat, StreamFormat
+from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamFormat
 from latspan._wire._body import Body
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import read
 from latspan._wire._fields import finished, given, plain_or_object
-from latspan._wire._framing import Framing
 from latspan._wire._ollama_content import OLLAMA_CHAT_CONTENT, OLLAMA_GENERATE_CONTENT
 from latspan._wire._usage import Usage
 from latspan._wire.openai_chat import finish_reasons

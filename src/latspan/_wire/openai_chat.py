@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
+from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
 from latspan._wire._body import IDENTITY, Body, fields_without, named_in, to_plain
-from latspan._wire._choices import choices_requested
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed, read, thinking_in
+from latspan._wire._fields import choices_requested
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan._wire._usage import Usage, get_path, mapping
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from latspan._wire._api_format import ApiFormat, StreamFormat
-from latspan._wire._choices import choices_requested
-from latspan._wire._chunk import ChunkKind
+from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat
+from latspan._wire._fields import choices_requested
 from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan._wire.openai_chat import (
     attributes,

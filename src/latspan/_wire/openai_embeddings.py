@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._wire._api_format import ApiFormat
+from latspan._wire._api_format import ApiFormat, ChunkKind
 from latspan._wire._body import Body, copied, identity_in, to_plain
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import read
 from latspan._wire.openai_chat import usage
 

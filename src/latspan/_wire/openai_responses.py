@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
+from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
 from latspan._wire._body import Body, fields_without, identity_in, named_in, to_plain
-from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed
 from latspan._wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
 from latspan._wire._usage import Usage, get_path

@@ -1,5 +1,5 @@
 """
-Arithmetic of HDR buckets: the index of a value, and the values of a bucket.
+Arithmetic of HDR buckets: the index of a value or of many, and the values of a bucket.
 
 A bucket's width is at most 1/1024 of any value in it: three significant digits. Below 2048 every
 integer has its own bucket, 0 included. This module does not handle counts.
@@ -10,8 +10,9 @@ Source: HdrHistogram, ``countsArrayIndex`` for a lowest discernible value of 1 a
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from latspan._units import NS_PER_S
 
@@ -21,9 +22,11 @@ __all__ = [
     "SUB_BUCKETS",
     "highest_value_of",
     "index_of",
+    "indices_of",
     "lowest_value_of",
     "lowest_values",
     "middle_value_of",
+    "vector_of_indices",
 ]
 
 HIGHEST_NS: Final = 24 * 3600 * NS_PER_S
@@ -34,6 +37,9 @@ SUB_BUCKETS: Final = 2048
 
 HALF_MAGNITUDE: Final = 10
 """Base-2 logarithm of half the number of sub-buckets."""
+
+_MANTISSA_BITS: Final = 52
+_BIAS: Final = 1023
 
 
 def index_of(value_ns: int) -> int:
@@ -50,6 +56,36 @@ def index_of(value_ns: int) -> int:
     """
     shift = max(value_ns.bit_length() - HALF_MAGNITUDE - 1, 0)
     return (shift << HALF_MAGNITUDE) + (value_ns >> shift)
+
+
+def indices_of(values: Sequence[int], lowest_ns: int) -> Sequence[int]:
+    """
+    Return the bucket index of each value, in order.
+
+    Args:
+        values: At least 0 each.
+        lowest_ns: The smallest of them.
+    """
+    if lowest_ns < SUB_BUCKETS:
+        return [index_of(value) for value in values]
+    # `index_of` is inlined, because the calls would take longer than everything else.
+    half, whole = HALF_MAGNITUDE, HALF_MAGNITUDE + 1
+    return [((shift := value.bit_length() - whole) << half) + (value >> shift) for value in values]
+
+
+def vector_of_indices(numpy: Any, values: Any, lowest_ns: int) -> Any:
+    """
+    Return the bucket indices as a numpy array, taken from the bits of the values as doubles.
+
+    A double represents every integer up to 2**53. Above 1024, its exponent and the first ten bits
+    of its mantissa equal the bucket's index plus a constant.
+    """
+    indices = values.astype(numpy.float64).view(numpy.int64)
+    indices >>= _MANTISSA_BITS - HALF_MAGNITUDE
+    indices -= (_BIAS + HALF_MAGNITUDE - 1) << HALF_MAGNITUDE
+    return (
+        numpy.where(values < SUB_BUCKETS, values, indices) if lowest_ns < SUB_BUCKETS else indices
+    )
 
 
 def lowest_value_of(index: int) -> int:

@@ -22,9 +22,15 @@ from typing import Any, Final
 
 from latspan.errors import ConfigError
 from latspan.histogram._batch import Batch
-from latspan.histogram._buckets import HALF_MAGNITUDE, HIGHEST_NS, SUB_BUCKETS, index_of
+from latspan.histogram._buckets import (
+    HALF_MAGNITUDE,
+    HIGHEST_NS,
+    SUB_BUCKETS,
+    index_of,
+    indices_of,
+    vector_of_indices,
+)
 from latspan.histogram._groups import BucketGroups
-from latspan.histogram._indices import indices_of, vector_of_indices
 from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
 __all__ = ["Counts"]

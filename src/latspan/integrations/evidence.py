@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan._evidence._source import EvidenceSource
+from latspan._evidence._sources import EvidenceSource
 from latspan._segments import ReportedTimings
 from latspan._wire import ResponseMetadata
 

@@ -15,8 +15,7 @@ from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
     from latspan.reports._diagnosis import DiagnosisReport
-    from latspan.reports._report import Report
-    from latspan.reports._waterfall import Waterfall
+    from latspan.reports._report import Report, Waterfall
 
 __all__ = [
     "DiagnosisReport",
@@ -28,7 +27,7 @@ __all__ = [
 _DRAWN_BY: Final = {
     "DiagnosisReport": "_diagnosis",
     "Report": "_report",
-    "Waterfall": "_waterfall",
+    "Waterfall": "_report",
 }
 
 

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from latspan._drawing import FAINT, count, letters, milliseconds, percent, style_of
 from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
-from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
-from latspan.reports._printable import Printable
+from latspan.reports._layout import MARGIN, Printable, aligned, heads, prose, shown, title
 
 __all__ = ["DiagnosisReport"]
 

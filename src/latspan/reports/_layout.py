@@ -1,25 +1,46 @@
 """
-Layout of a table on a terminal: a title, dim headings, columns as wide as their content.
+Layout of a report on a terminal or in a notebook.
 
-Every line of a report passes through :func:`shown`, because names of models, stages and tags come
-from outside and not every terminal has every character.
+A table has a title, dim headings, and columns as wide as their content. Every line of a report
+passes through :func:`shown`, because names of models, stages and tags come from outside and not
+every terminal has every character.
 """
 
 from __future__ import annotations
 
+import io
+import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rich.console import ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._drawing import FAINT
 from latspan._shown import printable
 
-__all__ = ["MARGIN", "aligned", "fitted", "heads", "prose", "shortened", "shown", "title"]
+__all__ = [
+    "MARGIN",
+    "Printable",
+    "aligned",
+    "fitted",
+    "heads",
+    "prose",
+    "shortened",
+    "shown",
+    "title",
+]
 
 MARGIN: Final = "  "
+
+_WIDTH: Final = 100
+"""Width of a report in characters where there is no terminal."""
+
+_PRE: Final = (
+    '<pre style="white-space:pre;overflow-x:auto;line-height:normal;'
+    "font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace\">{code}</pre>"
+)
 
 _LONGEST_CELL: Final = 200
 """Maximum length of a name in a table, in characters."""
@@ -35,6 +56,29 @@ _SHORTEST_NAME: Final = 12
 _TO_ASCII: Final = str.maketrans(
     {"—": "-", "·": "-", "█": "#", "▓": "=", "░": "-", "µ": "u", "≤": "<=", "…": "..."}
 )
+
+
+class Printable:
+    """Base of a report, which defines only ``__rich_console__``."""
+
+    __slots__ = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts of the report."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Return the report as plain text, as wide as the terminal."""
+        return self._drawn(shutil.get_terminal_size((_WIDTH, 24)).columns).export_text()
+
+    def _repr_html_(self) -> str:
+        """Return the report as HTML, for notebooks."""
+        return self._drawn(_WIDTH).export_html(inline_styles=True, code_format=_PRE)
+
+    def _drawn(self, width: int) -> Console:
+        console = Console(record=True, width=width, file=io.StringIO(), highlight=False)
+        console.print(self, crop=False)
+        return console
 
 
 def shown(text: Text, options: ConsoleOptions, *, longest: int = _LONGEST_LINE) -> Text:

@@ -1,4 +1,4 @@
-"""Report on recorded data: for a terminal, as plain text and as HTML."""
+"""Report on recorded data and its waterfalls: for a terminal, as plain text and as HTML."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from latspan._drawing import count
+from latspan._drawing import count, waterfall
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._recording import Snapshot
+from latspan._recording import RequestRecord, Snapshot
 from latspan.reports._group import Group, calls_in, requests_in, served_in
-from latspan.reports._layout import prose
-from latspan.reports._printable import Printable
+from latspan.reports._layout import Printable, prose, shown
 from latspan.reports._slow import median_of, sentence, slowest_of
 from latspan.reports._smoothness import SmoothnessTable
 from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
-from latspan.reports._waterfall import Waterfall
 
 if TYPE_CHECKING:
     from latspan.reports._diagnosis import DiagnosisReport
 
-__all__ = ["Report"]
+__all__ = ["Report", "Waterfall"]
 
 _PART: Final = (
     "This is a part of a snapshot, which has histograms but no complete records, so only these"
@@ -33,6 +31,37 @@ _WITHOUT_RECORDS: Final = (
     "This snapshot has histograms but no complete records, so only these tables are shown. The"
     " setting keep_records is the number of records that latspan keeps."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """
+    Waterfall of one request, as wide as the console that prints it.
+
+    Args:
+        record: The request.
+        title: Its role among others, for example ``slowest of 40 calls``.
+        legend: Whether to end with the meaning of the patterns and letters.
+    """
+
+    record: RequestRecord
+    title: str
+    legend: bool = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the chart."""
+        del console
+        lines = waterfall(
+            self.record,
+            self.title,
+            options.max_width,
+            ascii_only=options.ascii_only,
+            legend=self.legend,
+        )
+        for parts in lines:
+            line = Text.assemble(*parts, no_wrap=True, overflow="ignore")
+            line.rstrip()
+            yield shown(line, options)
 
 
 @dataclass(frozen=True, slots=True)

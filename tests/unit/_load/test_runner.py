@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from latspan import semconv
-from latspan._load._answer import Answer
 from latspan._load._plan import Phase, Step, cut_to, step_of
-from latspan._load._progress import Progress
+from latspan._load._progress import Answer, Progress
 from latspan._load._runner import StepRunner
 from latspan._load._schedule import open_loop
 from latspan._operations._context import custom_attributes

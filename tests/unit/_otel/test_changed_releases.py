@@ -16,10 +16,9 @@ from opentelemetry.sdk.trace import SynchronousMultiSpanProcessor, Tracer, Trace
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latspan._otel import suppression
-from latspan._otel.processors import Processors
+from latspan._otel import context_keys
 from latspan._otel.providers import has_log_processors, has_span_processors, is_unset
-from latspan._otel.tracers import is_known, limits_of, scope_of
+from latspan._otel.tracers import Processors, is_known, limits_of, scope_of
 
 HTTP_KEY = "_SUPPRESS_HTTP_INSTRUMENTATION_KEY"
 
@@ -112,22 +111,22 @@ def test_a_multi_processor_of_another_type_is_not_looked_into() -> None:
 def without_http_key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.delattr(context, HTTP_KEY)
-        importlib.reload(suppression)
+        importlib.reload(context_keys)
         yield
-    importlib.reload(suppression)
+    importlib.reload(context_keys)
 
 
 def test_the_keys_of_a_context_suppress_all_or_http() -> None:
     http = Context({getattr(context, HTTP_KEY): True})
-    assert suppression.is_http_suppressed(http)
-    assert not suppression.is_suppressed(http)
+    assert context_keys.is_http_suppressed(http)
+    assert not context_keys.is_suppressed(http)
     for key in (vars(context)["_SUPPRESS_INSTRUMENTATION_KEY"], "suppress_instrumentation"):
-        assert suppression.is_suppressed(Context({key: True}))
-        assert suppression.is_http_suppressed(Context({key: True}))
-    assert not suppression.is_http_suppressed(Context())
+        assert context_keys.is_suppressed(Context({key: True}))
+        assert context_keys.is_http_suppressed(Context({key: True}))
+    assert not context_keys.is_http_suppressed(Context())
 
 
 @pytest.mark.usefixtures("without_http_key")
 def test_a_release_without_a_key_keeps_the_others() -> None:
-    assert suppression.is_http_suppressed(Context({"suppress_instrumentation": True}))
-    assert not suppression.is_http_suppressed(Context({"suppress-http": True}))
+    assert context_keys.is_http_suppressed(Context({"suppress_instrumentation": True}))
+    assert not context_keys.is_http_suppressed(Context({"suppress-http": True}))

@@ -9,8 +9,7 @@ from http.client import responses
 import pytest
 
 from latspan import semconv
-from latspan._scraping._scrape_target import ScrapeTarget
-from latspan._scraping._server import Server
+from latspan._scraping._server import ScrapeTarget, Server
 from latspan.testing import ManualClock
 from support.loopback import Ending, Loopback, Reply, chunked, whole
 from support.otlp import free_port

@@ -1,10 +1,10 @@
-"""The API of an event stream and its end are recognised from its bytes."""
+"""An event stream is recognised by its bytes, and so is its end; events are encoded correctly."""
 
 from __future__ import annotations
 
 import pytest
 
-from latspan._wire import ApiFormat, EventReader
+from latspan._wire import ApiFormat, EventReader, encode_comment, encode_event
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -192,3 +192,34 @@ def test_a_stream_of_pings_becomes_foreign() -> None:
     for _ in range(3000):
         reader.feed(PING)
     assert reader.foreign
+
+
+def test_an_event_is_a_data_line_and_an_empty_line() -> None:
+    """The simplest event is the payload alone."""
+    assert encode_event("{}") == b"data: {}\n\n"
+
+
+def test_the_event_type_comes_first() -> None:
+    """The type is on its own line before the payload."""
+    assert encode_event("{}", event="error") == b"event: error\ndata: {}\n\n"
+
+
+def test_every_line_of_a_payload_is_a_data_line() -> None:
+    """The three line ends of the standard split the payload."""
+    assert encode_event("a\nb\r\nc\rd") == b"data: a\ndata: b\ndata: c\ndata: d\n\n"
+
+
+def test_other_separators_do_not_end_a_line() -> None:
+    """Unicode's line separator is ordinary text."""
+    assert encode_event("a\u2028b") == "data: a\u2028b\n\n".encode()
+
+
+def test_a_comment_starts_with_a_colon() -> None:
+    """Clients skip lines that start with a colon."""
+    assert encode_comment("ping") == b": ping\n\n"
+
+
+def test_an_event_type_with_a_line_break_is_refused() -> None:
+    """A line break in the type could forge fields."""
+    with pytest.raises(ValueError, match="one line"):
+        encode_event("{}", event="a\ndata: b")

@@ -9,9 +9,8 @@ import numpy as np
 
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import LONGER, Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
 from latspan._study.diagnose._line import CORRELATED
-from latspan._study.diagnose._server_metrics import kv_pressure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,10 +16,10 @@ import numpy as np
 from latspan import semconv
 from latspan._segments import SegmentName
 from latspan._study.diagnose._attribution import Attribution, Share
-from latspan._study.diagnose._exact_test import hypergeometric_tail
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._line import LEAST_POINTS, Line, fitted
 from latspan._study.diagnose._table import RequestTable
+from latspan._study.stats import hypergeometric_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,9 +10,8 @@ import numpy as np
 from latspan._drawing import percent
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import LONGER, Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times, waiting
 from latspan._study.diagnose._line import CORRELATED
-from latspan._study.diagnose._server_metrics import kv_pressure, waiting
 
 __all__ = ["behind_the_pool", "loading", "prefill", "queue", "reasoning", "server_wait"]
 

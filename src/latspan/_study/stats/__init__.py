@@ -17,7 +17,7 @@ from latspan._study.stats._intervals import (
     values_needed_for_interval,
     wilson_interval,
 )
-from latspan._study.stats._proportions import more_often
+from latspan._study.stats._proportions import hypergeometric_tail, more_often
 from latspan._study.stats._verdict import (
     TargetVerdict,
     Verdict,
@@ -49,6 +49,7 @@ __all__ = [
     "bootstrap_ratio",
     "compare_runs",
     "holm",
+    "hypergeometric_tail",
     "more_often",
     "needed_to_compare",
     "percentile_ranks",

@@ -1,8 +1,9 @@
 """
-Waterfall of one request: its segments as bars on one time axis, as plain text with styles.
+Drawings of one request as plain text: a line for a log that people read, and a waterfall.
 
-The pattern of a bar shows the source of its length, and so does a letter next to it, so that the
-chart does not depend on colour. Segments of the same name share one row, each at its position.
+A waterfall has its segments as bars on one time axis, as text with styles. The pattern of a bar
+shows the source of its length, and so does a letter next to it, so that the chart does not depend
+on colour. Segments of the same name share one row, each at its position.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from latspan._segments import Kind, Segment, SegmentName, Source
 from latspan._shown import printable
 from latspan._units import NS_PER_MS
 
-__all__ = ["FAINT", "Line", "style_of", "waterfall"]
+__all__ = ["FAINT", "Line", "line_of", "style_of", "waterfall"]
+
+_FIRST: Final = (
+    ("TTFT", "time_to_first_token"),
+    ("TTFV", "time_to_first_visible_token"),
+)
+
+_KIND_WIDTH: Final = 7
 
 Line = tuple[tuple[str, str], ...]
 """Parts of a line, each with the name of its style, which is empty for none."""
@@ -55,6 +63,27 @@ _TIMES: Final = (
     (("TTFV", "time_to_first_visible_token"),),
 )
 """Metrics in the second line of a call, and of a request."""
+
+
+def line_of(record: RequestRecord) -> str:
+    """
+    Return name, duration, time to the first token, largest segment and outcome on one line.
+
+    For example ``call    chat gpt-4o · 905.1 ms · TTFT 310.0 ms · decode 595.1 ms (66 %) ·
+    completed``. A request has the time to the first visible token (TTFV) instead of the TTFT.
+    """
+    parts = [record.name, milliseconds(record.duration_ns)]
+    for label, metric in _FIRST:
+        if metric in record.metrics:
+            parts.append(f"{label} {milliseconds(record.metrics[metric].value)}")
+            break
+    totals = record.segment_totals
+    if totals and record.duration_ns:
+        largest = max(totals, key=lambda total: total.duration_ns)
+        share = percent(largest.duration_ns / record.duration_ns)
+        parts.append(f"{largest.name} {milliseconds(largest.duration_ns)} ({share})")
+    parts.append(record.outcome.value)
+    return printable(f"{record.kind.value:{_KIND_WIDTH}} {' · '.join(parts)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
-from latspan._otel.current_span import current_span, with_current_span
+from latspan._otel.context_keys import current_span, with_current_span
 
 SPAN = NonRecordingSpan(SpanContext(1, 2, is_remote=False))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from latspan._evidence import _installed
+from latspan._evidence import _sources
 from latspan.integrations.evidence import EvidenceSource, ReportedTimings, ResponseMetadata
 
 
@@ -40,14 +40,14 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Any:
         def entry_points(*, group: str) -> list[EntryPoint]:
             return [point for point in points if point.group == group]
 
-        monkeypatch.setattr(_installed, "entry_points", entry_points)
+        monkeypatch.setattr(_sources, "entry_points", entry_points)
 
     return install
 
 
 def test_a_source_is_found_by_its_entry_point(install: Any) -> None:
     install("good")
-    (source,) = _installed.installed_sources()
+    (source,) = _sources.installed_sources()
     assert source.markers == {"x-a"}
     assert source.read(RESPONSE) == ReportedTimings("acme", queue_ns=5)
 
@@ -57,7 +57,7 @@ def test_a_source_that_cannot_be_loaded_costs_a_warning(
     install: Any, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     install(name, "good")
-    assert [each.markers for each in _installed.installed_sources()] == [GOOD.markers]
+    assert [each.markers for each in _sources.installed_sources()] == [GOOD.markers]
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
     assert f"the evidence source {name} could not be loaded" in caplog.text
 
@@ -66,7 +66,7 @@ def test_an_adapter_that_raises_costs_a_warning(
     install: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     install("broken")
-    (source,) = _installed.installed_sources()
+    (source,) = _sources.installed_sources()
     assert source.read(RESPONSE) is None
     assert source.read(RESPONSE) is None
     assert len(caplog.records) == 1

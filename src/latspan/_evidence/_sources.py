@@ -1,5 +1,5 @@
 """
-Sources of evidence that other distributions install, found by their entry points.
+Sources of evidence: what describes one, and those that other distributions install.
 
 An entry point in the group ``latspan_evidence`` names an :class:`EvidenceSource`. The sources are
 loaded once, when latspan reads its first response. A source that cannot be loaded, or whose adapter
@@ -9,18 +9,36 @@ raises, costs one warning and nothing else.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from latspan._evidence._source import EvidenceSource
 from latspan._segments import ReportedTimings
 from latspan._warn_once import warn_once
 from latspan._wire import ResponseMetadata
 
-__all__ = ["installed_sources"]
+__all__ = ["Adapter", "EvidenceSource", "installed_sources"]
 
 _GROUP: Final = "latspan_evidence"
+
+Adapter = Callable[[ResponseMetadata], ReportedTimings | None]
+
+
+class EvidenceSource(NamedTuple):
+    """
+    A system that reports its own timings in its responses.
+
+    Args:
+        markers: Body fields and headers; a response with its timings has at least one of them.
+        read: Adapter that reads the timings of a response; ``None`` if it has none. It only reads:
+            latspan checks whether the parts fit the times that the client measured.
+        is_gateway: Whether it is a gateway in front of a model server. Its timings are read in
+            addition to those of the server.
+    """
+
+    markers: frozenset[str]
+    read: Callable[[ResponseMetadata], ReportedTimings | None]
+    is_gateway: bool = False
 
 
 def installed_sources() -> tuple[EvidenceSource, ...]:

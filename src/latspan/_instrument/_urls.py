@@ -1,18 +1,60 @@
-"""Requests that OpenTelemetry's environment variables exclude from tracing by URL."""
+"""
+URLs of requests: their parts, read from the objects of client libraries, and which are excluded.
+
+OpenTelemetry's environment variables exclude requests from tracing by URL.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from latspan import _runtime
+from latspan._operations import SentRequest
 from latspan._warn_once import warn_once
 
-__all__ = ["is_excluded"]
+__all__ = ["address_of", "is_excluded", "port_of", "sent_request"]
 
 _ALL: Final = "OTEL_PYTHON_EXCLUDED_URLS"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def port_of(scheme: str, port: int | None) -> int:
+    """Return ``port``, or the default port of ``scheme`` if the URL has none."""
+    return port or _DEFAULT_PORTS.get(scheme, 443)
+
+
+@lru_cache(maxsize=64)
+def address_of(url: str) -> tuple[str, int] | None:
+    """Return host and port of a URL, ``None`` if it has no host or is not valid."""
+    try:
+        parts = urlsplit(url)
+        return (
+            None if parts.hostname is None else (parts.hostname, port_of(parts.scheme, parts.port))
+        )
+    except ValueError:
+        return None
+
+
+def sent_request(request: Any) -> SentRequest:
+    """Return the method, URL parts and body of an httpx or httpx2 request."""
+    url = request.url
+    # httpx has no public attribute for a body that may not be in memory.
+    body: object = getattr(request, "_content", None)
+    return SentRequest(
+        request=request,
+        method=request.method,
+        scheme=url.scheme,
+        host=url.host,
+        # As `port_of`, written out because this runs for each request.
+        port=url.port or _DEFAULT_PORTS.get(url.scheme, 443),
+        path=url.raw_path.partition(b"?")[0].decode("ascii"),
+        body=body if isinstance(body, bytes) else None,
+    )
 
 
 def is_excluded(url: Callable[[], str], *libraries: str) -> bool | None:

@@ -1,7 +1,8 @@
-"""The metrics page of each server is read by its own names; impossible values are ignored."""
+"""Metrics are read by each server's own names, slots counted; impossible values are ignored."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from latspan import semconv
 from latspan._scraping import require_parser
-from latspan._scraping._prometheus import read_metrics
+from latspan._scraping._pages import read_metrics, read_slots
 from latspan.errors import MissingExtraError
 
 RUNNING, WAITING = semconv.LATSPAN_REQUESTS_RUNNING, semconv.LATSPAN_REQUESTS_WAITING
@@ -196,3 +197,31 @@ def test_a_missing_parser_raises_an_error_that_names_the_extra(
 
     with pytest.raises(MissingExtraError, match=r"latspan\[scraping\]"):
         require_parser()
+
+
+@pytest.mark.parametrize(("working", "expected"), [([True, False, True], 2), ([False], 0), ([], 0)])
+def test_busy_slots_are_counted(working: list[bool], expected: int) -> None:
+    """Other fields of a slot are not read."""
+    page = json.dumps([{"id": at, "is_processing": each} for at, each in enumerate(working)])
+
+    assert read_slots(page).gauges == {semconv.LATSPAN_REQUESTS_RUNNING: expected}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "[",
+        "{}",
+        "[1]",
+        '[{"id": 0}]',
+        '[{"is_processing": 1}]',
+        '{"error": {"code": 501}}',
+        "[" * 100_000,
+        '{"is_processing": true}',
+    ],
+    ids=lambda page: page[:24],
+)
+def test_anything_but_a_list_of_slots_is_refused(page: str) -> None:
+    """For example, an error in JSON."""
+    with pytest.raises(ValueError, match=r"."):
+        read_slots(page)

@@ -1,18 +1,23 @@
-"""Metrics of model servers in Prometheus' text format, by the names that each server uses."""
+"""
+Pages of model servers: metrics in Prometheus' text format, and llama.cpp's slots.
+
+Each server has names of its own for the metrics.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from latspan import semconv
 from latspan._scraping._sample_buffer import Sample
 from latspan.errors import MissingExtraError
 
-__all__ = ["read_metrics", "require_parser"]
+__all__ = ["read_metrics", "read_slots", "require_parser"]
 
 _MOST_LINES: Final = 5_000
 """Maximum number of known series on one page: 100 engines of a large server have about 1,000."""
@@ -212,3 +217,25 @@ def _counted(series: Mapping[str, list[float]], name: str) -> float | None:
     values = series.get(name.removesuffix(_TOTAL), [])
     possible = _possible(values, most=_MOST_COUNTED)
     return sum(possible) if values and len(possible) == len(values) else None
+
+
+def read_slots(text: str) -> Sample:
+    """
+    Return the number of busy slots; the page does not list requests that wait for a slot.
+
+    Args:
+        text: JSON, a list of slots.
+
+    Raises:
+        ValueError: The text is not a list of slots.
+
+    Source: llama.cpp, ``tools/server/README.md``, ``GET /slots``.
+    """
+    try:
+        slots: Any = json.loads(text)
+        working = [slot["is_processing"] for slot in slots]
+    except (LookupError, TypeError, RecursionError) as error:
+        raise ValueError("not a list of slots") from error
+    if not isinstance(slots, list) or not all(isinstance(each, bool) for each in working):
+        raise ValueError("not a list of slots")
+    return Sample(gauges={semconv.LATSPAN_REQUESTS_RUNNING: sum(working)})
