@@ -79,6 +79,7 @@ def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
     assert among(loaded, "latspan._sdk") != set()
     assert among(loaded, "opentelemetry.sdk", "opentelemetry.exporter", "wrapt", *CLIENTS) == set()
     assert among(loaded, "latspan_openai", "latspan_httpx", "latspan._export") == set()
+    assert among(loaded, "latspan._timeline", "latspan._wire", "json") == set()
 
 
 @pytest.mark.parametrize("statement", ["import latspan._sdk", "import latspan._instrument"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Mapping
-from typing import cast
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, cast
 
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
-from latspan._timeline import Attempt
-from latspan._wire import get_path
+
+if TYPE_CHECKING:
+    from latspan._timeline import Attempt
 
 __all__ = [
     "FIRST_ERROR_STATUS",
@@ -164,7 +165,13 @@ def _headers_of(error: BaseException) -> object:
 def _in_botocores(error: BaseException, *path: str) -> object:
     """Return a value of the response in an exception of botocore, ``None`` for any other."""
     with handle_internal_errors("the response of an exception"):
-        return get_path(cast("Mapping[str, object]", getattr(error, "response", None)), *path)
+        found: Any = getattr(error, "response", None)
+        for key in path:
+            # Checked before use: it may be an object of an HTTP client instead.
+            if not isinstance(found, dict):
+                return None
+            found = cast("dict[str, Any]", found).get(key)
+        return found
     return None
 
 
