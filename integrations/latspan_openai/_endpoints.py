@@ -43,7 +43,7 @@ def _provider_of(client_class: type) -> str:
     return "azure.ai.openai" if azure else "openai"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Endpoint:
     """
     One endpoint of the API.

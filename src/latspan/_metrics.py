@@ -7,7 +7,6 @@ call has and how certain each of them is.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -364,7 +363,10 @@ def metric_named(name: str) -> Metric:
     try:
         return _BY_ANY_NAME[name]
     except KeyError:
-        close = difflib.get_close_matches(name, _BY_ANY_NAME, n=1)
+        # Only an error needs it, and every program imports this module.
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, _BY_ANY_NAME, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"one of {', '.join(METRICS)}"
         raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
 

@@ -109,7 +109,7 @@ def no_watch() -> None:
     """Watch no event loop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runtime:
     """
     Process-wide objects and settings that open requests use.

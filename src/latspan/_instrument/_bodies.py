@@ -14,17 +14,16 @@ resumes the call.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from latspan import _runtime
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
-from latspan._instrument._promotion import formats_of, promote
 from latspan._operations import ModelCall
 from latspan._segments import Kind, Outcome
 from latspan._timeline import READER_BOUND_NS, Attempt
-from latspan._wire import Framing, StreamReader, framing_of, open_reader
+from latspan._wire import ApiFormat, Framing, StreamReader, framing_of, open_reader
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
@@ -109,7 +108,7 @@ class BodyTracker:
         framing = framing_of(call.headers.get("content-type"))
         if call.reads is not None or framing is not None:
             framing = framing or Framing.EVENTS
-            self._events = open_reader(framing, formats_of(call, framing), self._keep)
+            self._events = open_reader(framing, _formats_of(call, framing), self._keep)
             call.expect_stream()
         self._whole = None if call.api_format is None or call.reads is not None else _Whole()
 
@@ -183,7 +182,7 @@ class BodyTracker:
         with _runtime.handle_internal_errors("the events of a body"):
             kind = events.feed(data)
             if call.api_format is None and events.api_format is not None:
-                promote(call, events.api_format, self._request_body)
+                _promote(call, events.api_format, self._request_body)
                 self._request_body = None
             elif events.foreign:
                 self._events = None
@@ -397,6 +396,24 @@ class _Whole:
     def body(self) -> bytes:
         """The complete body, or empty if it was too long."""
         return b"".join(self._parts)
+
+
+# The formats of all APIs take a few milliseconds to import. The loader thread imports them.
+
+
+def _formats_of(call: ModelCall, framing: Framing) -> Sequence[ApiFormat]:
+    """Return the API formats that the response stream of a call or an exchange may have."""
+    if call.api_format is not None:
+        return (call.api_format,)
+    from latspan._instrument._promotion import formats_of
+
+    return formats_of(call, framing)
+
+
+def _promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) -> None:
+    from latspan._instrument._promotion import promote
+
+    promote(call, api_format, request_body)
 
 
 def _is_coded(headers: Any) -> bool:

@@ -65,14 +65,12 @@ _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 def formats_of(call: ModelCall, framing: Framing) -> Sequence[ApiFormat]:
     """
-    Return the API formats that the response stream of a call or an exchange may have.
+    Return the API formats that the response stream of an exchange may have.
 
     Args:
-        call: The call or the exchange.
+        call: The exchange.
         framing: Framing of the response.
     """
-    if call.api_format is not None:
-        return (call.api_format,)
     if framing is not Framing.EVENTS:
         return _OTHERS[framing]
     return _FETCHED if call.method.upper() == "GET" else _ASKED

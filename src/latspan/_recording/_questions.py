@@ -7,7 +7,6 @@ with zero, and a metric of calls is not returned for a question about requests.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -104,7 +103,7 @@ def metric_of_question(name: str, recorded: Iterable[SeriesKey]) -> Metric:
     except UnknownNameError:
         known = {*SEGMENT_ORDER, *STAGE_KINDS}
         known |= {key.segment for key in recorded if key.segment is not None}
-        close = difflib.get_close_matches(name, [*known, *METRIC_NAMES], n=1)
+        close = _close_matches(name, [*known, *METRIC_NAMES], n=1)
         if not close or close[0] not in known:
             raise
         meant = f'segment("{close[0]}")'
@@ -244,7 +243,7 @@ def hint_for_segment(
     listed = f"segments recorded: {', '.join(recorded) or 'none'}"
     if name in METRIC_NAMES:
         return f"'{name}' is a metric: use metric(\"{name}\")"
-    close = difflib.get_close_matches(name, recorded, n=1)
+    close = _close_matches(name, recorded, n=1)
     return f'did you mean segment("{close[0]}")? {listed}' if close else listed
 
 
@@ -295,9 +294,18 @@ def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
 def nearest_values(value: object, candidates: AbstractSet[str]) -> str:
     """Return the candidates most like the value, nearest first, and the number of the others."""
     # The value may be of any type if the caller does not check types: `server_port=443`.
-    nearest = difflib.get_close_matches(str(value), candidates, n=_SHOWN, cutoff=0)
+    nearest = _close_matches(str(value), candidates, n=_SHOWN, cutoff=0)
     more = len(candidates) - len(nearest)
     return ", ".join(map(repr, nearest)) + (f" and {more:,} more" if more else "")
+
+
+def _close_matches(
+    name: str, candidates: Iterable[str], *, n: int, cutoff: float = 0.6
+) -> list[str]:
+    # Only an error needs it, and every program imports this module.
+    from difflib import get_close_matches
+
+    return get_close_matches(name, candidates, n, cutoff)
 
 
 def _first(kinds: AbstractSet[Kind]) -> Kind | None:

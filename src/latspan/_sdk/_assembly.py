@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Assembly"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Assembly:
     """
     The assembled pipeline. ``begin`` and ``stop`` are each called once.

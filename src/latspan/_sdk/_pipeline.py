@@ -197,6 +197,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
             [
                 private.sink,
                 lambda: import_module("latspan._evidence"),
+                lambda: import_module("latspan._instrument._promotion"),
                 *(export.exporter.load for export in (spans, events) if export is not None),
                 *(exporter.load for exporter in deferred),
             ],

@@ -76,7 +76,7 @@ FinishReasons = Mapping[int, str | None]
 """Finish reason per choice, by position; ``None`` for a choice that has none so far."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StreamFormat:
     """
     Shape of one API's streams as bytes, as a plain HTTP client reads them.
@@ -124,7 +124,7 @@ def _no_reasons(bodies: Iterable[Body]) -> FinishReasons:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ApiFormat:
     """
     Format of the responses of one API.

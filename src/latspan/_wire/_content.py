@@ -109,7 +109,7 @@ class Fragment(NamedTuple):
     part: Part | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ContentShape:
     """
     Location of the text in the requests and responses of one API.

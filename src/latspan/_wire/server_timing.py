@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
 
 from latspan._units import in_unit
@@ -33,14 +34,11 @@ token, if there are tokens.
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LONGEST: Final = 16_384
 """Maximum number of characters to read: a valid header is short, and its source is untrusted."""
-_ENTRY: Final = re.compile(
-    # Possessive quantifiers prevent backtracking, which could take hours on a malformed header.
-    r"""\s*+(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)
-        (?P<parameters>(?:\s*+;\s*+[^=;,\s]++(?:\s*+=\s*+(?:
-            "(?:[^"\\]|\\.)*+"(?=\s*+(?:[;,]|$))|[^;,]*+
-        ))?+)*+)\s*+(?:,|$)""",
-    re.VERBOSE,
-)
+# Possessive quantifiers prevent backtracking, which could take hours on a malformed header.
+_ENTRY: Final = r"""\s*+(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)
+    (?P<parameters>(?:\s*+;\s*+[^=;,\s]++(?:\s*+=\s*+(?:
+        "(?:[^"\\]|\\.)*+"(?=\s*+(?:[;,]|$))|[^;,]*+
+    ))?+)*+)\s*+(?:,|$)"""
 _PARAMETER: Final = re.compile(
     r""";\s*(?P<name>[^=;,\s]+)\s*(?:=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^;,]*))?"""
 )
@@ -67,16 +65,22 @@ def parsed(value: str) -> Iterator[tuple[str, float]]:
     Parsing stops at the first malformed entry. Entries whose duration is not a decimal number are
     skipped.
     """
-    value = value[:_LONGEST]
+    value, pattern = value[:_LONGEST], _entry()
     at = 0
     while at < len(value):
-        entry = _ENTRY.match(value, at)
+        entry = pattern.match(value, at)
         if entry is None:
             return
         at = entry.end()
         duration_ms = _duration(entry["parameters"])
         if duration_ms is not None:
             yield entry["name"], duration_ms
+
+
+@cache
+def _entry() -> re.Pattern[str]:
+    # Compiled on first use: that takes 1 ms, and most servers do not send the header.
+    return re.compile(_ENTRY, re.VERBOSE)
 
 
 def _duration(parameters: str) -> float | None:
