@@ -22,10 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from opentelemetry.instrumentation.utils import suppress_instrumentation
-
 from latspan._export._last_export import LastExport
 from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, logger, make_fit
+from latspan._otel.context_keys import suppress_instrumentation
 from latspan._shown import foreign
 
 __all__ = ["ExportErrors", "ExportResult", "export_results"]

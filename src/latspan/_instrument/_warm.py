@@ -13,6 +13,7 @@ from latspan import _runtime
 from latspan._clock import SystemClock
 from latspan._instrument._discovery import instrumentor_of
 from latspan._instrument._warmer import UnderlyingClient, Warmer, WarmsTransport
+from latspan._otel.context_keys import suppress_instrumentation
 from latspan._timeline import Attempt
 from latspan._units import in_unit
 from latspan.errors import ConfigError, InstrumentationError
@@ -131,7 +132,7 @@ _Steps = Generator[Callable[[], Any], Any, WarmupResult]
 
 
 def _done(steps: _Steps) -> WarmupResult:
-    with _out_of_telemetry():
+    with suppress_instrumentation():
         try:
             step = next(steps)
             while True:
@@ -146,7 +147,7 @@ def _done(steps: _Steps) -> WarmupResult:
 
 
 async def _awaited(steps: _Steps) -> WarmupResult:
-    with _out_of_telemetry():
+    with suppress_instrumentation():
         try:
             step: Callable[[], Awaitable[Any]] = next(steps)
             while True:
@@ -158,12 +159,6 @@ async def _awaited(steps: _Steps) -> WarmupResult:
                     step = steps.send(result)
         except StopIteration as end:
             return end.value
-
-
-def _out_of_telemetry() -> AbstractContextManager[None]:
-    from opentelemetry.instrumentation.utils import suppress_instrumentation
-
-    return suppress_instrumentation()
 
 
 def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _Steps:

@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from opentelemetry import context, propagate, trace
+from opentelemetry import context, trace
 from opentelemetry.context import Context
 
 from latspan import _runtime
@@ -106,7 +106,9 @@ class Handoff:
             }
             side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
             custom = _read_custom(found.get(_CUSTOM_HEADER))
-            self._assign(RemoteScope(side), propagate.extract(found, Context()), attributes, custom)
+            self._assign(
+                RemoteScope(side), _propagate().extract(found, Context()), attributes, custom
+            )
             return
         self._assign(RemoteScope(Side.SERVER), Context(), {}, {})
 
@@ -152,7 +154,7 @@ class Handoff:
         self._is_away = True
         headers: dict[str, str] = {}
         with _runtime.handle_internal_errors("the headers of a handoff"):
-            propagate.inject(headers, self._context)
+            _propagate().inject(headers, self._context)
             for name, value in self._attributes.items():
                 headers[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
             if self._custom:
@@ -320,6 +322,13 @@ class _HandoffHere(Handoff):
         self._assign(
             active_scope(), context.get_current(), ambient_attributes(), custom_attributes(), waits
         )
+
+
+def _propagate() -> Any:
+    # Its import loads the propagators, which takes 5 ms and only a handoff with headers needs.
+    from opentelemetry import propagate
+
+    return propagate
 
 
 def _written_custom(custom: Mapping[str, AttributeValue]) -> dict[str, str]:

@@ -7,16 +7,27 @@ A program turns instrumentations off with the keys of suppression.
 ``opentelemetry.instrumentation.utils`` sets them, and the SDK's exporters do while they send. They
 must be read from the module that creates them. A release without them leaves the key of plain text,
 which older releases set.
+
+latspan sets them too while it sends something of its own. That module would also load the
+propagators, which takes 5 ms in every program that configures latspan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
 
-__all__ = ["current_span", "is_http_suppressed", "is_suppressed", "with_current_span"]
+__all__ = [
+    "current_span",
+    "is_http_suppressed",
+    "is_suppressed",
+    "suppress_instrumentation",
+    "with_current_span",
+]
 
 _CURRENT_SPAN: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))
 """OpenTelemetry's own context key. It has a random suffix and no public name."""
@@ -59,3 +70,13 @@ def is_http_suppressed(current: Context) -> bool:
         if current.get(key):
             return True
     return False
+
+
+@contextmanager
+def suppress_instrumentation() -> Generator[None]:
+    """Suppress all instrumentation inside the block."""
+    token = context.attach(Context({**context.get_current(), **dict.fromkeys(_KEYS, True)}))
+    try:
+        yield
+    finally:
+        context.detach(token)

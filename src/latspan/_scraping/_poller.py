@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from opentelemetry.instrumentation.utils import suppress_instrumentation
-
 from latspan._fork import register_after_fork
+from latspan._otel.context_keys import suppress_instrumentation
 from latspan._runtime import handle_internal_errors
 
 __all__ = ["Poller", "next_due"]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.context import Context
+from opentelemetry.instrumentation.utils import (
+    is_http_instrumentation_enabled,
+    is_instrumentation_enabled,
+)
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
-from latspan._otel.context_keys import current_span, with_current_span
+from latspan._otel.context_keys import (
+    current_span,
+    suppress_instrumentation,
+    with_current_span,
+)
 
 SPAN = NonRecordingSpan(SpanContext(1, 2, is_remote=False))
 
@@ -26,3 +34,15 @@ def test_opentelemetry_finds_a_span_that_latspan_made_current() -> None:
     assert trace.get_current_span(inside) is SPAN
     assert inside["said"] == 1
     assert trace.get_current_span(parent_context) is outside
+
+
+def test_opentelemetrys_instrumentations_see_the_suppression() -> None:
+    """Only inside the block, and other values of the context are kept."""
+    token = context.attach(Context({"said": 1}))
+    with suppress_instrumentation():
+        assert not is_instrumentation_enabled()
+        assert not is_http_instrumentation_enabled()
+        assert context.get_value("said") == 1
+    assert is_instrumentation_enabled()
+    assert is_http_instrumentation_enabled()
+    context.detach(token)
