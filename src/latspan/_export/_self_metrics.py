@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan import semconv
 from latspan._recording import Recorder
@@ -27,9 +27,10 @@ _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     semconv.METRIC_QUEUE_SIZE: ("Finished requests that wait for the worker thread", "{request}"),
 }
 
+_NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class SelfMetric:
+
+class SelfMetric(NamedTuple):
     """
     Reading of one self-metric.
 
@@ -41,7 +42,7 @@ class SelfMetric:
 
     metric: str
     value: int
-    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    attributes: Mapping[str, str] = _NO_ATTRIBUTES
 
 
 def refused(signal: str, count: int) -> Sequence[SelfMetric]:

@@ -15,9 +15,8 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import wrapt
 
@@ -37,8 +36,7 @@ Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     """
     One changed attribute of a class or module.
 

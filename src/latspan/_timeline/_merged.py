@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -95,7 +95,7 @@ def _cut(interval: ChildInterval, cuts: Sequence[int]) -> Iterator[tuple[int, Ch
     counts = _counts(interval)
     for number, (start_ns, done_ns) in enumerate(pairwise(ends), start=first):
         # An interval is counted only in the cell in which it begins.
-        yield number, replace(interval, start_ns=start_ns, done_ns=done_ns, merged=counts)
+        yield number, interval._replace(start_ns=start_ns, done_ns=done_ns, merged=counts)
         counts = 0
 
 
@@ -119,7 +119,7 @@ def _summed(cell: _Cell) -> tuple[list[ChildInterval], list[ChildInterval]]:
     parts = [*cell.calls, *cell.stages]
     if len(parts) == 1:
         # Only the segments of the last call are used.
-        return [replace(call, segments=()) for call in cell.calls], cell.stages
+        return [call._replace(segments=()) for call in cell.calls], cell.stages
     begin_ns = min(part.start_ns for part in parts)
     end_ns = max(part.done_ns for part in parts)
     sums: defaultdict[_Stage | None, _Sum] = defaultdict(_Sum)
@@ -169,8 +169,7 @@ def _laid(
         first_ns, source = min(visible, default=(None, Source.MEASURED))
         first = calls[0] if calls else ChildInterval(_CALL, begin_ns, begin_ns)
         calls[:1] = [
-            replace(
-                first,
+            first._replace(
                 first_visible_ns=first_ns,
                 first_visible_source=source,
                 merged=sum(map(_counts, merged_calls)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from latspan._metrics import MetricValue
 from latspan._segments import Segment, SegmentName, Source
@@ -15,8 +15,7 @@ from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 __all__ = ["ChildInterval", "ScopeTimeline", "innermost", "last_of", "scope_timeline", "states"]
 
 
-@dataclass(frozen=True, slots=True)
-class ChildInterval:
+class ChildInterval(NamedTuple):
     """
     A call or a stage inside a scope. Instants are monotonic nanoseconds.
 
@@ -50,8 +49,7 @@ class ChildInterval:
     done_other_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeTimeline:
+class ScopeTimeline(NamedTuple):
     """
     Timeline of a scope, and the part that the scope itself reports.
 
@@ -156,8 +154,7 @@ def scope_timeline(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Interval:
+class _Interval(NamedTuple):
     """
     Time up to an instant, and its owner.
 
@@ -205,7 +202,7 @@ def _delayed(
         if piece.name != SegmentName.CALL:
             delay = delay_of_own_code(blocks, begin_ns, piece.end_ns, others.get(piece.end_ns))
         if delay is not None:
-            yield replace(piece, end_ns=delay.begin_ns)
+            yield piece._replace(end_ns=delay.begin_ns)
             yield _Interval(delay.until_ns, SegmentName.EVENT_LOOP, Source.MEASURED, own=piece.own)
         yield piece
         begin_ns = piece.end_ns
@@ -226,12 +223,12 @@ def _sweep(
     """
     for edge_ns, in_a_call, inside in states(begin_ns, end_ns, calls, stages):
         if in_a_call:
-            yield replace(in_call, end_ns=edge_ns)
+            yield in_call._replace(end_ns=edge_ns)
         elif inside:
             stage = innermost(inside)
             yield _Interval(edge_ns, stage.name, stage.source, own=stage.own)
         else:
-            yield replace(otherwise, end_ns=edge_ns)
+            yield otherwise._replace(end_ns=edge_ns)
 
 
 def last_of(calls: Iterable[ChildInterval]) -> ChildInterval | None:
