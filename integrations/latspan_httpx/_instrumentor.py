@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from latspan._instrument import Instrumentor, Patches, Warmer
+from latspan._instrument import Instrumentor, Patches
+
+if TYPE_CHECKING:
+    from latspan._instrument import Warmer
 
 __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 

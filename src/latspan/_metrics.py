@@ -65,7 +65,7 @@ DEFAULT_EXPECTATIONS: Final = Expectations()
 """Defaults for chat: first token within 0.5 s, then five tokens per second: a fast reader."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """
     A number derived from the marks of one request.

@@ -2,7 +2,7 @@
 Finished requests as data: recorded into histograms, read as immutable snapshots.
 
 The package defines the values of a request. It does not observe requests or export snapshots. The
-modules that write and read files are loaded on first use.
+modules that answer queries, and those that write and read files, are loaded on first use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
 from latspan._recording._details import details_of
-from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._empty_reason import (
     NO_CALL,
     NOT_CONFIGURED,
@@ -21,7 +20,7 @@ from latspan._recording._empty_reason import (
 )
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
-from latspan._recording._questions import nearest_values
+from latspan._recording._questions import NO_DEFAULT, nearest_values
 from latspan._recording._record import RequestRecord, has_no_token
 from latspan._recording._recorder import Recorder
 from latspan._recording._series import (
@@ -35,6 +34,7 @@ from latspan._recording._series import (
 from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from latspan._recording._distribution import Distribution
     from latspan._recording._log import read_snapshots, write_interval
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
@@ -67,7 +67,8 @@ __all__ = [
     "write_interval",
 ]
 
-_OF_FILES: Final = {
+_ON_FIRST_USE: Final = {
+    "Distribution": "_distribution",
     "TaggedName": "_tags",
     "read_snapshots": "_log",
     "read_tag": "_tags",
@@ -75,4 +76,4 @@ _OF_FILES: Final = {
     "write_interval": "_log",
 }
 
-__getattr__ = lazy_getattr(__name__, _OF_FILES)
+__getattr__ = lazy_getattr(__name__, _ON_FIRST_USE)

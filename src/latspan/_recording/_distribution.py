@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, overload
 
+from latspan._metrics import TOKEN_METRICS
+from latspan._recording._questions import NO_DEFAULT
+from latspan._recording._series import SeriesKey
 from latspan._segments import KIND_NOUNS, Kind, Source
 from latspan._tokens import TokenSource
 from latspan._units import (
@@ -19,12 +24,9 @@ from latspan._units import (
 from latspan.errors import ConfigError, EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import Histogram, percentile_spectrum, values_needed
 
-__all__ = ["NO_DEFAULT", "Distribution"]
+__all__ = ["Distribution", "merged_distribution"]
 
 _Default = TypeVar("_Default", bound=float | None)
-
-NO_DEFAULT: Final = object()
-"""Value of the argument ``default`` if the caller did not give one; ``None`` is a valid default."""
 
 _PERCENTILES: Final = (50, 95, 99)
 """Percentiles in the text form of a distribution."""
@@ -254,3 +256,48 @@ class Distribution:
                 f"there are no values of {self.name}{whose}{why}", hint=self.hint
             )
         return self.histogram
+
+
+def merged_distribution(
+    name: str,
+    series: Mapping[SeriesKey, Histogram],
+    *,
+    unit: MetricUnit,
+    kind: Kind | None,
+    hint: str | None,
+    cause: str | None,
+) -> Distribution:
+    """
+    Return the distribution of the values of several series.
+
+    Args:
+        name: The metric's or the segment's name.
+        series: Histogram of each series.
+        unit: Unit of the values.
+        kind: Kind of the timelines, if it is known.
+        hint: See :class:`Distribution`.
+        cause: See there.
+    """
+    merged = Histogram()
+    sources: Counter[Source | TokenSource] = Counter()
+    for key, histogram in series.items():
+        merged.merge(histogram)
+        source = _source_of(key)
+        if source is not None:
+            sources[source] += histogram.count
+    merged.compact()
+    return Distribution(
+        name,
+        merged,
+        unit=unit,
+        sources=MappingProxyType(sources),
+        hint=hint,
+        kind=kind,
+        cause=cause,
+    )
+
+
+def _source_of(key: SeriesKey) -> Source | TokenSource | None:
+    if key.source is None:
+        return None
+    return TokenSource(key.source) if key.metric in TOKEN_METRICS else Source(key.source)

@@ -32,6 +32,7 @@ from latspan._tokens import TokenSource
 from latspan.errors import UnknownNameError
 
 __all__ = [
+    "NO_DEFAULT",
     "hint_for_metric",
     "hint_for_other_kinds",
     "hint_for_segment",
@@ -41,6 +42,9 @@ __all__ = [
     "nearest_values",
     "refuse_absent_values",
 ]
+
+NO_DEFAULT: Final = object()
+"""Value of the argument ``default`` if the caller did not give one; ``None`` is a valid default."""
 
 _OVERFLOW: Final = "overflow"
 

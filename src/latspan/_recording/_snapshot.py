@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from latspan._metrics import TOKEN_METRICS
-from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._empty_reason import is_mistake, parts_of
 from latspan._recording._questions import (
+    NO_DEFAULT,
     hint_for_metric,
     hint_for_other_kinds,
     hint_for_segment,
@@ -30,16 +29,16 @@ from latspan._recording._series import (
     has_attributes,
     refuse_unknown_attributes,
 )
-from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, Source
+from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind
 from latspan._slices import give_way
-from latspan._tokens import TokenSource
 from latspan._units import MetricUnit, TimeUnit
 from latspan._warn_once import warn_once
 from latspan.errors import ConfigError
-from latspan.histogram import Histogram
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from latspan._recording._distribution import Distribution
 
 __all__ = ["Snapshot"]
 
@@ -434,7 +433,10 @@ class Snapshot:
             no_values = hint_for_other_kinds(metric, asked, kinds)
         elif not kinds:
             no_values = hint()
-        return _distribution(
+        # Only a query needs it, and every program that configures latspan imports this module.
+        from latspan._recording._distribution import merged_distribution
+
+        return merged_distribution(
             metric if segment is None else segment,
             {key: histogram for key, histogram in found.items() if key.kind == asked},
             unit=unit,
@@ -459,37 +461,3 @@ class Snapshot:
     def _part(self, held: dict[SeriesKey, Series]) -> Snapshot:
         """Return the part of the snapshot that holds these of its series."""
         return replace(self, series=MappingProxyType(held), records=(), known=self._known())
-
-
-def _distribution(
-    name: str,
-    series: Mapping[SeriesKey, Histogram],
-    *,
-    unit: MetricUnit,
-    kind: Kind | None,
-    hint: str | None,
-    cause: str | None,
-) -> Distribution:
-    merged = Histogram()
-    sources: Counter[Source | TokenSource] = Counter()
-    for key, histogram in series.items():
-        merged.merge(histogram)
-        source = _source_of(key)
-        if source is not None:
-            sources[source] += histogram.count
-    merged.compact()
-    return Distribution(
-        name,
-        merged,
-        unit=unit,
-        sources=MappingProxyType(sources),
-        hint=hint,
-        kind=kind,
-        cause=cause,
-    )
-
-
-def _source_of(key: SeriesKey) -> Source | TokenSource | None:
-    if key.source is None:
-        return None
-    return TokenSource(key.source) if key.metric in TOKEN_METRICS else Source(key.source)

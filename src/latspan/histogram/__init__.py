@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from latspan._lazy import lazy_getattr
 from latspan.histogram._histogram import Histogram
 from latspan.histogram._rank import values_needed
-from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
 
 if TYPE_CHECKING:
     from latspan.histogram._codec import Decoded, decode, encode
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from latspan.histogram._log_totals import LogTotals
     from latspan.histogram._log_writer import HistogramLogWriter
     from latspan.histogram._precision import FULL_PRECISION, Precision
+    from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
 
 __all__ = [
     "FULL_PRECISION",
@@ -47,7 +47,7 @@ __all__ = [
     "values_needed",
 ]
 
-_OF_FILES: Final = {
+_ON_FIRST_USE: Final = {
     "FULL_PRECISION": "_precision",
     "Decoded": "_codec",
     "HistogramLog": "_log_reader",
@@ -56,10 +56,12 @@ _OF_FILES: Final = {
     "LoggedInterval": "_log_reader",
     "LoggedSeries": "_log_lines",
     "Precision": "_precision",
+    "SpectrumPoint": "_spectrum",
     "TruncatedInterval": "_log_reader",
     "decode": "_codec",
     "encode": "_codec",
+    "percentile_spectrum": "_spectrum",
     "read_log": "_log_reader",
 }
 
-__getattr__ = lazy_getattr(__name__, _OF_FILES)
+__getattr__ = lazy_getattr(__name__, _ON_FIRST_USE)
