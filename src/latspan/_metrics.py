@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from latspan import semconv
 from latspan._segments import Source
+from latspan._spelling import nearest
 from latspan._units import BILLIONTHS, NS_PER_MS, MetricUnit
 from latspan.errors import UnknownNameError
 
@@ -363,11 +364,8 @@ def metric_named(name: str) -> Metric:
     try:
         return _BY_ANY_NAME[name]
     except KeyError:
-        # Only an error needs it, and every program imports this module.
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, _BY_ANY_NAME, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"one of {', '.join(METRICS)}"
+        close = nearest(name, _BY_ANY_NAME)
+        hint = f"did you mean '{close}'?" if close else f"one of {', '.join(METRICS)}"
         raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
 
 

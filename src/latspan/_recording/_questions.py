@@ -28,6 +28,7 @@ from latspan._segments import (
     Side,
     Source,
 )
+from latspan._spelling import by_similarity, nearest
 from latspan._tokens import TokenSource
 from latspan.errors import UnknownNameError
 
@@ -107,11 +108,11 @@ def metric_of_question(name: str, recorded: Iterable[SeriesKey]) -> Metric:
     except UnknownNameError:
         known = {*SEGMENT_ORDER, *STAGE_KINDS}
         known |= {key.segment for key in recorded if key.segment is not None}
-        close = _close_matches(name, [*known, *METRIC_NAMES], n=1)
-        if not close or close[0] not in known:
+        close = nearest(name, [*known, *METRIC_NAMES])
+        if close not in known:
             raise
-        meant = f'segment("{close[0]}")'
-        hint = f"use {meant}" if close[0] == name else f"did you mean {meant}?"
+        meant = f'segment("{close}")'
+        hint = f"use {meant}" if close == name else f"did you mean {meant}?"
         raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
 
 
@@ -247,8 +248,8 @@ def hint_for_segment(
     listed = f"segments recorded: {', '.join(recorded) or 'none'}"
     if name in METRIC_NAMES:
         return f"'{name}' is a metric: use metric(\"{name}\")"
-    close = _close_matches(name, recorded, n=1)
-    return f'did you mean segment("{close[0]}")? {listed}' if close else listed
+    close = nearest(name, recorded)
+    return f'did you mean segment("{close}")? {listed}' if close else listed
 
 
 def _refuse_absent_attribute(
@@ -298,18 +299,9 @@ def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
 def nearest_values(value: object, candidates: AbstractSet[str]) -> str:
     """Return the candidates most like the value, nearest first, and the number of the others."""
     # The value may be of any type if the caller does not check types: `server_port=443`.
-    nearest = _close_matches(str(value), candidates, n=_SHOWN, cutoff=0)
-    more = len(candidates) - len(nearest)
-    return ", ".join(map(repr, nearest)) + (f" and {more:,} more" if more else "")
-
-
-def _close_matches(
-    name: str, candidates: Iterable[str], *, n: int, cutoff: float = 0.6
-) -> list[str]:
-    # Only an error needs it, and every program imports this module.
-    from difflib import get_close_matches
-
-    return get_close_matches(name, candidates, n, cutoff)
+    shown = by_similarity(str(value), candidates, most=_SHOWN)
+    more = len(candidates) - len(shown)
+    return ", ".join(map(repr, shown)) + (f" and {more:,} more" if more else "")
 
 
 def _first(kinds: AbstractSet[Kind]) -> Kind | None:

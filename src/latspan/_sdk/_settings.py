@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from latspan import semconv
+from latspan import _spelling, semconv
 from latspan._scraping import address_of
 from latspan._sdk._endpoints import check_base
 from latspan._text import LONGEST_NAME
@@ -37,10 +37,7 @@ _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 
 _SIMILAR: Final = 0.7
-"""
-Similarity in [0, 1] from which a name counts as a misspelling: ``difflib``'s ratio, which is 0.93
-if one of eight letters is missing.
-"""
+"""Similarity in [0, 1] from which a name counts as a misspelling: see :func:`nearest`."""
 
 _Value = TypeVar("_Value")
 
@@ -67,10 +64,7 @@ def kind_of(field: dataclasses.Field[Any]) -> SettingKind:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that a misspelt one was most likely meant to be, if one is similar."""
-    # Only an error needs it, and every program imports this module.
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, known, n=1, cutoff=_SIMILAR)), None)
+    return _spelling.nearest(name, known, least=_SIMILAR)
 
 
 def _field(

@@ -7,12 +7,12 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar, cast
 
 from latspan._shown import printable
+from latspan._spelling import nearest
 from latspan._targets._keys import KEYS, Form, Key
 from latspan._targets._lines import KeyPath, lines_of
 from latspan._targets._path import (
@@ -224,20 +224,20 @@ class _Document:
         try:
             return options(value)
         except ValueError:
-            close = get_close_matches(value, list(options), n=1)
+            close = nearest(value, options)
             self._fail(
                 at,
                 f"{_shown(value)} is not valid for {at[-1]}",
-                f'did you mean "{close[0]}"?' if close else f"one of {', '.join(options)}",
+                f'did you mean "{close}"?' if close else f"one of {', '.join(options)}",
             )
 
     def _fail_unknown(self, name: str, keys: Mapping[str, Key], at: KeyPath) -> NoReturn:
-        close = get_close_matches(name, keys, n=1)
+        close = nearest(name, keys)
         places = [_PLACES[kind] for kind in KEYS if any(key.name == name for key in KEYS[kind])]
         if places:
             hint = f"{name} belongs {' or '.join(places)}"
         elif close:
-            hint = f"did you mean '{close[0]}'?"
+            hint = f"did you mean '{close}'?"
         else:
             hint = f"one of {', '.join(keys)}"
         self._fail((*at, name), f"{_where(at)}unknown key '{name}'", hint)

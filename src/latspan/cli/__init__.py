@@ -10,10 +10,10 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final, NoReturn
 
 from latspan._shown import location, printable
+from latspan._spelling import nearest
 from latspan._version import __version__
 from latspan.cli import (
     _capacity,
@@ -217,8 +217,8 @@ def _unrecognized(unknown: list[str], parser: argparse.ArgumentParser) -> str:
 
 def _meant(given: str, known: Iterable[str]) -> str:
     """Return the question whether the most similar name was meant; empty if there is none."""
-    meant = get_close_matches(given, list(known), n=1)
-    return f": did you mean {meant[0]}?" if meant else ""
+    meant = nearest(given, known)
+    return f": did you mean {meant}?" if meant else ""
 
 
 def _examples(examples: Iterable[tuple[str, str]]) -> str:

@@ -8,10 +8,10 @@ pulled. A lever of the server is invisible to the client, and only the measured 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from latspan._segments import SegmentName
+from latspan._spelling import nearest
 from latspan.errors import ConfigError
 
 __all__ = ["LEVERS", "STAGE", "Lever", "lever_named"]
@@ -180,6 +180,6 @@ def lever_named(name: str) -> Lever:
     """
     if name in LEVERS:
         return LEVERS[name]
-    near = get_close_matches(name, LEVERS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(LEVERS)}"
+    near = nearest(name, LEVERS)
+    hint = f"did you mean {near}?" if near else f"one of {', '.join(LEVERS)}"
     raise ConfigError(f"no lever '{name}'", hint=hint)
