@@ -1,8 +1,9 @@
 """
 File of one process's finished requests in a recording.
 
-A line is written at once and whole, so a process that is killed loses only the requests that have
-not ended, and at most its last line is cut off. A forked child writes a file of its own.
+A line is written whole, about 10 ms after its request has ended. So a process that is killed loses
+only the requests that have not ended or have just ended, and at most its last line is cut off. A
+forked child writes a file of its own.
 
 **What is missing.** A reader must state it, so two facts are kept where a full disk cannot hide
 them. A file is created with the first request of a process and renamed when the process has written

@@ -29,8 +29,8 @@ def runs_in(path: str | os.PathLike[str], *, step: int | None = None) -> list[Ru
 
     Args:
         path: A recording; a folder of recordings, one per run; a histogram log (``.hlog``), or a
-            folder of the logs of the processes of one run; a folder of such folders; or a baseline
-            file (``.json``).
+            folder of the logs of the processes of one run; a folder of such folders of logs; or a
+            baseline file (``.json``).
         step: Step of each load test, from 0; the last one if not given.
 
     Raises:
