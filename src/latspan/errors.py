@@ -96,7 +96,7 @@ class UnknownNameError(LatspanError, LookupError):
     No metric, segment, unit, setting, attribute, kind or degradation has the given name.
 
     A query also raises it for the value of an attribute that was never recorded, and for a metric
-    that only a kind inside the outermost one has.
+    that only an inner kind has.
     """
 
 

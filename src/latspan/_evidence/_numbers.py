@@ -86,9 +86,9 @@ def in_header(response: ResponseMetadata, name: str) -> float | None:
 
 def in_head(response: ResponseMetadata, length_ns: int | None) -> tuple[int | None, int | None]:
     """
-    Return a header's duration as the time to the head, and as the time of the whole response.
+    Return a header's duration as the time to the head, or as the time of the whole response.
 
-    One of the two is ``None``: the head of a stream is sent before the stream's content, the head
-    of any other response together with its content.
+    The other of the two is ``None``. The head of a stream is sent before the stream's content, and
+    the head of any other response together with its content.
     """
     return (length_ns, None) if response.streamed else (None, length_ns)

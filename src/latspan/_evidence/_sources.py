@@ -1,5 +1,5 @@
 """
-Sources of evidence: what describes one, and those that other distributions install.
+Sources of evidence: the type of a source, and the sources that other distributions install.
 
 An entry point in the group ``latspan_evidence`` names an :class:`EvidenceSource`. The sources are
 loaded once, when latspan reads its first response. A source that cannot be loaded, or whose adapter

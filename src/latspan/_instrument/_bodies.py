@@ -440,7 +440,7 @@ def track_body(
     """
     tracker = BodyTracker(call, attempt, request_body, decoded=decoded)
     setattr(response, _TRACKER, tracker)
-    # # At exit, `shutdown` ends open calls; a finaliser would run later, with less information.
+    # At exit, `shutdown` ends open calls; a finaliser would run later, with less information.
     weakref.finalize(response, tracker.dropped).atexit = False
     return tracker
 

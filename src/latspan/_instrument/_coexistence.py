@@ -103,8 +103,8 @@ def track_inside(
     """
     Replace the application inside a middleware of another instrumentation, at each of its calls.
 
-    The method ``__call__`` of the middleware is called with an object in the place of the
-    middleware that has another application inside. The middleware itself does not change.
+    The method ``__call__`` of the middleware receives a proxy as ``self``, which differs from the
+    middleware only in the application inside it. The middleware itself does not change.
 
     Args:
         patches: Applies and removes the patch.
@@ -126,7 +126,7 @@ def track_inside(
 
 
 class _WithInside:
-    """A middleware in all but the application inside it."""
+    """Proxy that differs from its middleware only in the application inside it."""
 
     __slots__ = ("_inside", "_middleware", "_name")
 
@@ -185,15 +185,14 @@ def on_other_end(
     Return a callback that decides whether the end of the SDK's span waits for the end of ``call``.
 
     If a latspan function that called the SDK is on the stack, the end waits, because that function
-    is about to receive the outcome with more detail than the SDK's span has. The end also waits in
-    another thread, in which the SDK does a part of the work of its method. Otherwise the caller
-    has read, closed or dropped the body without the objects that latspan tracks, and the callback
-    ends the call.
+    is about to receive the outcome with more detail than the SDK's span has. The end also waits if
+    the SDK runs a part of its method in another thread. Otherwise the caller has read, closed or
+    dropped the body without the objects that latspan tracks, and the callback ends the call.
 
     Returns:
         The callback. It returns ``None`` to wait, or the attributes to set on the span now.
-        ``None`` instead of a callback if the span is not one of these SDKs, because other
-        instrumentations end their spans in another way.
+        ``None`` instead of a callback if none of the SDKs in ``_END_THEIR_OWN`` opened the span,
+        because other instrumentations end their spans in another way.
     """
     scope = getattr(span, "instrumentation_scope", None)
     if not str(getattr(scope, "name", "")).startswith(_END_THEIR_OWN):

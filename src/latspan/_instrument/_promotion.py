@@ -24,7 +24,7 @@ from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FE
 __all__ = ["formats_of", "promote"]
 
 # Google's and Cohere's come first: in their events, the arguments of a tool call or a document may
-# be JSON of the application's, in which a pattern of another API could match.
+# be the application's own JSON, in which a pattern of another API could match.
 _ASKED: Final = (
     GEMINI_GENERATE_CONTENT,
     COHERE_CHAT,

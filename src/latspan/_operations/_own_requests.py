@@ -147,7 +147,7 @@ class OwnRequests:
         Args:
             sent: Request that a transport received.
             in_this_context: Function that returns whether the call was entered in this context,
-                and not in one that a task or thread inherited.
+                and this is not a copy that a task or thread inherited.
         """
         built = self._built
         if built is not None and sent.request is built:

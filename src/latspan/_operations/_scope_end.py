@@ -1,10 +1,10 @@
 """
 Timeline, span and record of a request or stage that has ended.
 
-This code runs after the ends of the calls inside, inline or on the worker thread.
-:func:`finished_scope` turns one value, :class:`ObservedScope`, and how the scope ended into
-another, :class:`FinishedScope`. :func:`publish_scope` passes that to the span and the recorder. It
-is the same way as that of a call, see ``_call_end.py``.
+This code runs inline or on the worker thread, after the calls inside have been recorded.
+:func:`finished_scope` computes a :class:`FinishedScope` from an :class:`ObservedScope` and the way
+the scope ended. :func:`publish_scope` passes that to the span and the recorder. The end of a call
+has the same structure, see ``_call_end.py``.
 """
 
 from __future__ import annotations

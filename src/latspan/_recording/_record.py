@@ -48,8 +48,8 @@ class RequestRecord:
         parent_id: Number of the request or stage that it is directly inside of, 0 if there is none.
         root_id: Number of the outermost scope around it, its own if it is that scope, 0 if there
             is none.
-        ratio: Fraction of the records that were kept when this one was read from a recording that
-            samples, in (0, 1]; 1 if all were.
+        ratio: Fraction of the records that its recording kept when it was written, in (0, 1]; 1 if
+            all were kept.
         details: Attributes of its span that the other fields do not repeat: those of the
             application, and facts on the request and the response. Never content. Empty if records
             are not written.

@@ -62,7 +62,7 @@ class Subject(NamedTuple):
         token_type: ``input`` or ``output``.
         service_tier: ``openai.response.service_tier``.
         system_fingerprint: ``openai.response.system_fingerprint``.
-        overflow: ``true`` for the series that collects the values above the cardinality limit.
+        overflow: ``true`` for the common series of all further series past the cardinality limit.
         custom: Names and values of the application's own attributes that the setting
             ``series_attributes`` names, in the order of the names.
     """

@@ -130,7 +130,7 @@ class Snapshot:
             EmptyHistogramError: There are no such values.
             NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
             UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
-                attribute was never recorded; or only a kind inside the outermost has the metric.
+                attribute was never recorded; or only an inner kind has the metric.
         """
         values = self._metric(metric, kind, where, values_may_be_absent=default is not NO_DEFAULT)
         return values.percentile(percentile, unit=unit, default=default)
@@ -146,7 +146,7 @@ class Snapshot:
 
         Raises:
             UnknownNameError: There is no such metric, kind or attribute; or the value of an
-                attribute was never recorded; or only a kind inside the outermost has the metric.
+                attribute was never recorded; or only an inner kind has the metric.
         """
         return self._metric(name, kind, where)
 

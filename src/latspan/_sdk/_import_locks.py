@@ -6,10 +6,10 @@ its own lock. If the application imports ``requests.adapters`` at the moment at 
 imports ``requests``, each waits for a lock that the other holds. Python resolves that by giving one
 of them a module that is not complete, and the application may fail with an ``ImportError``.
 
-So a background thread first takes the locks of all modules of the packages that it imports, and
-releases all of them again if one is taken: it then has everything that it needs, or waits for
-nothing. An import of the application waits for a single lock, holds no other lock that the
-background thread needs, and finds the module complete afterwards.
+So a background thread first takes the locks of all modules of the packages that it imports. If
+another thread holds one of them, it releases all of them again. So it holds every lock that it
+needs, or waits while it holds none. An import of the application waits for a single lock, holds no
+other lock that the background thread needs, and finds the module complete afterwards.
 
 The locks are not part of Python's documented interface. Without them, the modules are imported
 without this protection.
@@ -40,8 +40,8 @@ class Imports(NamedTuple):
     Modules that are imported together.
 
     Args:
-        packages: Packages whose modules' locks are held meanwhile: those of the modules, and those
-            that these import. A package that is not installed is skipped.
+        packages: Packages whose modules are locked during the import: those of ``modules``, and
+            those that these import. A package that is not installed is skipped.
         modules: Modules to import.
         needs: Modules that warn if a package is not installed, and the package. They are then
             absent during the import, and the modules that import them handle their absence. A
@@ -133,10 +133,10 @@ def _all_locked(names: Iterable[str]) -> Generator[bool]:
 
 
 def _take_all(locks: Iterable[Any], held: list[Any]) -> bool:
-    """Take locks until one is taken by another thread; return whether there was none."""
+    """Take the locks, up to one that another thread holds; return whether all were taken."""
     for lock in locks:
-        # There is no way to try a lock. A thread that takes it between these two statements would
-        # have to wait for another of the locks at once, to be harmed.
+        # There is no way to try a lock. If a thread takes it between these two statements, it is
+        # harmed only if it immediately waits for another of the locks.
         if lock.owner not in {None, threading.get_ident()}:
             return False
         try:

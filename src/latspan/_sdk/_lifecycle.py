@@ -187,8 +187,8 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
         timeout_s: Maximum wait, in seconds.
 
     Returns:
-        Whether everything was exported in time, and nothing was lost since the last flush: a
-        receiver may refuse data permanently. ``True`` if latspan is not configured.
+        Whether everything was exported in time, and nothing was lost since the last flush, for
+        example because a receiver refused it permanently. ``True`` if latspan is not configured.
     """
     live = _live
     return live is None or live.flush(timeout_s)

@@ -1,8 +1,8 @@
 """
 Export of everything recorded when SIGTERM ends the process.
 
-The handler is installed only if SIGTERM has its default action. It changes when the process ends,
-by the time of the last export, and nothing else: the process still ends by SIGTERM, without
+The handler is installed only if SIGTERM has its default action. It delays the end of the process
+by the time of the last export, and changes nothing else: the process still ends by SIGTERM, without
 ``atexit`` and ``finally``. A program that sets its own handler or ignores the signal replaces this
 handler. A server such as uvicorn, which restores the handler that it found and raises the signal
 again, gets here after its own shutdown.
@@ -15,16 +15,16 @@ raises meanwhile, have no effect.
 **Locks.** The handler may interrupt the main thread where it holds a lock that the export needs:
 one of latspan's or OpenTelemetry's, the lock of a log handler, or that of a module being imported.
 Waiting there would use up the time limit. If such code is innermost on the stack, apart from the
-standard library, the handler returns and has the signal sent again 10 ms later, for half a second
-at most; while a shutdown is in progress, until the shutdown has ended.
+standard library, the handler returns, and the signal is sent again 10 ms later, for half a second
+at most. During a shutdown, this is repeated until the shutdown has ended.
 
 **Process 1.** The kernel discards a SIGTERM with the default action if it is sent to the first
 process of a container, which continues until SIGKILL. There, the handler only starts a thread that
 exports once per second for a minute, and returns.
 
 **C code.** While the main thread is blocked in C code, it cannot run the handler; see
-`_sigterm_watch`. A program that latspan's `sitecustomize` starts may never record anything. Until
-it does, the handler is *asleep*: ``signal.getsignal`` returns it, so that a server restores it, but
+`_sigterm_watch`. A program that loads latspan's `sitecustomize` may never record anything. Until it
+does, the handler is *asleep*: ``signal.getsignal`` returns it, so that a server restores it, but
 in C the default action is still in effect.
 
 **Greenlets.** If gevent or eventlet has replaced threads, all of latspan's threads share the main
@@ -107,7 +107,7 @@ def handle_sigterm(delivery: Delivery, *, asleep: bool) -> None:
     ):
         return
     if asleep:
-        # Undone below, it restores in C the action that it found.
+        # `unregister` below restores, in C, the default action that is in effect now.
         faulthandler.register(signal.SIGTERM, file=_STDERR)
     try:
         signal.signal(signal.SIGTERM, _Handler(delivery))

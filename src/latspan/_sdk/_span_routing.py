@@ -18,8 +18,6 @@ from latspan.semconv import SCHEMA_URL
 
 __all__ = ["SpanRouter"]
 
-"""Types of the global provider if the application has set none."""
-
 _DROPPED: Final = (
     "OpenTelemetry spans of the application are dropped, because no tracer provider is set;"
     " hint: latspan.configure(set_global_provider=True) exports them with latspan's spans"
@@ -37,8 +35,8 @@ class SpanRouter:
 
     If the application starts spans of its own while it has no provider, OpenTelemetry drops them
     without a message. The router logs this once. It does not patch OpenTelemetry: it looks at the
-    span that is current when a request begins. So it notices spans that are current around a call,
-    a request or a stage of latspan, and not those that contain none or are never made current.
+    span that is current when a request begins. So it does not notice a span that is never made
+    current, or inside which no call, request or stage of latspan begins.
 
     Args:
         private: Returns the sink of spans while the application has no provider.

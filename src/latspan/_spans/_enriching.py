@@ -5,9 +5,9 @@ The other instrumentation may end its span before the call ends, and an ended sp
 attributes. So the span object gets an attribute ``end`` of its own, which hides the method of its
 class and only stores the time. The span really ends once both the other instrumentation and the
 call have ended it, in either order and on any thread, at the time that the other instrumentation
-gave. The attribute is removed again: then, or at the call's end if the other instrumentation has
-not ended the span by then. If a span class does not allow the attribute, the span ends when the
-other instrumentation ends it.
+gave. The attribute is removed when the span really ends, or when the call ends if the other
+instrumentation has not ended the span by then. If a span class does not allow the attribute, the
+span ends when the other instrumentation ends it.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _begin(
 
 
 class _Stages:
-    """Stages of one batch. None is the current scope, because each belongs to another request."""
+    """Stages of one batch, each of a different request, so that no stage is the current scope."""
 
     __slots__ = ("_stages",)
 

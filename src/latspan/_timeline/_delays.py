@@ -124,7 +124,7 @@ def delays_in(seen: CallObservation) -> list[Delay]:
 
 def delayed_reads(seen: CallObservation) -> list[bool]:
     """
-    Return whether a block may hide when the chunk of each read arrived; empty if it hides none.
+    Return, for each read, whether a block may hide when its chunk arrived; empty if none is hidden.
 
     The first read that returns in a block may have had its chunk for as long as the block lasted.
     Further chunks that are read immediately after it may have arrived in the block too. So may the
@@ -142,7 +142,7 @@ def delayed_reads(seen: CallObservation) -> list[bool]:
 
 
 def _awaited(seen: CallObservation) -> Iterator[tuple[int, int]]:
-    """Yield the instants that the call waited for in order, each after the begin of the wait."""
+    """Yield the start of each wait of the call and the instant that it waited for, in order."""
     transport = _transport(seen)
     yield from pairwise(transport)
     since_ns = transport[-1]
@@ -159,7 +159,7 @@ def _awaited(seen: CallObservation) -> Iterator[tuple[int, int]]:
 
 
 def _transport(seen: CallObservation) -> list[int]:
-    """Return the instants up to the last byte sent that are known, the begin of the first wait."""
+    """Return the start of the first wait, and the known instants up to the last byte sent."""
     last = answering(seen.attempts)
     if last is None:
         return [seen.start_ns, seen.done_ns if seen.returned_ns is None else seen.returned_ns]
@@ -199,7 +199,7 @@ def _awaited_reads(
         is_held = before_ns - earlier_ns > READER_BOUND_NS
         if block is not None and after_ns <= block[1] and not is_held:
             # One delay up to the first token. Otherwise the few microseconds between the reads
-            # would be time of the wait after the block, and the wait would be two intervals.
+            # would be a second interval of the wait, after the block.
             leading[-1] = (begun_ns, after_ns)
         else:
             leading.append((before_ns, after_ns))
@@ -363,7 +363,7 @@ def shortened(
     Args:
         seen: Observation of the call.
         delays: Its delays.
-        before_ns: Reported time before the first token that does not fit without the delays.
+        before_ns: Reported time before the first token that exceeds the time without the delays.
         generation_ns: The same for the generation of tokens.
     """
     first_ns = seen.done_ns

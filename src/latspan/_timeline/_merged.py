@@ -45,9 +45,10 @@ def merged(
     """
     Return calls and stages with the same sums, at most one of each per cell and name.
 
-    With them, the timeline of a scope has the same sums, and so do its stages alone. The call that
-    began last is not changed. The caller must put open stages before the returned ones, because a
-    returned stage may begin at the same instant as the open stage around it.
+    The timeline of a scope has the same sums with them, and so has the timeline of its stages
+    without its calls. The call that began last is not changed. The caller must put open stages
+    before the returned ones, because a returned stage may begin at the same instant as the open
+    stage around it.
 
     Args:
         calls: Calls that have ended.
@@ -67,7 +68,7 @@ def merged(
         if call is not last:
             for number, part in _cut(call, cuts):
                 cells[number].calls.append(part)
-    # Sorted, so that of parts that begin at the same cut the part of the later stage is the
+    # Sorted, so that if parts begin at the same cut, the part of the stage that began last is the
     # innermost.
     for stage in sorted(stages, key=lambda stage: stage.start_ns):
         for number, part in _cut(stage, cuts):

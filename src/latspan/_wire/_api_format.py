@@ -29,7 +29,7 @@ __all__ = [
 
 class ChunkKind(IntEnum):
     """
-    Kind of content in a chunk, the result of the one content test per chunk.
+    Kind of content in a chunk, the result of ``classify_chunk``.
 
     A chunk is not a token: it may contain several tokens, or none.
     """
@@ -137,9 +137,10 @@ class ApiFormat:
         operation: The GenAI conventions' operation, for example ``chat``.
         classify_chunk: Returns the :class:`ChunkKind` of a chunk object, as a plain integer. Called
             once per chunk on the caller's thread, so it must be fast and never raise.
-        only_text: Returns the same for a chunk object that holds text and no finish reason, and 0
-            for every other; also fast, and never raises. Chunks for which it returns 0 are read
-            with ``to_mapping`` too. ``None`` if all chunks need ``to_mapping``.
+        only_text: Returns the kind, as ``classify_chunk`` does, of a chunk object that holds text
+            and no finish reason, and 0 for every other; also fast, and never raises. Chunks for
+            which it returns 0 are read with ``to_mapping`` too. ``None`` if all chunks need
+            ``to_mapping``.
         continuous_usage: Returns, from the body of a stream's first chunk, whether every chunk
             has usage; then all chunks need ``to_mapping``.
         to_mapping: Returns the fields of a chunk or response, object or bytes, as a plain mapping;
@@ -150,8 +151,8 @@ class ApiFormat:
         finish_reasons: Returns the finish reasons in bodies, by choice; ``None`` for a choice
             without one.
         is_complete: Returns whether bodies contain the end of a response. If not given, every
-            choice must have a finish reason; without ``finish_reasons`` too, each stream that ends
-            without an error counts as complete.
+            choice must have a finish reason; if ``finish_reasons`` is not given either, each stream
+            that ends without an error counts as complete.
         attributes: Returns span attributes read from bodies, by attribute name. The default reads
             the fields ``id`` and ``model``.
         choices_requested: Returns the number of choices that a request asks for, from its fields.

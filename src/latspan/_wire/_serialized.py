@@ -118,7 +118,7 @@ def _finite(value: object) -> Any:
 
 
 def _cut(value: object, most: int) -> Any:
-    """Return a value whose texts take ``most`` characters of JSON each, or slightly more."""
+    """Return a value with texts cut to ``most`` characters of JSON each, or slightly more."""
     if isinstance(value, str):
         length = len(written(value))
         quotes = len('""')

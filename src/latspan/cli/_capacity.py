@@ -29,7 +29,8 @@ latspan measure NAME --rate 1 --ladder. The highest rung must overload the
 system: the throughput at saturation is its capacity.
 
 - Knee: the load above which the p99 grows faster than the load.
-- Headroom: 80 % of the capacity, and the highest load within the target.
+- Headroom: the load can grow to 80 % of the capacity, or to the highest load
+  within the target if that is lower.
 - Projection: the range in which a test at another load would measure the p99.
 
 Each number is labelled. "measured": a rung has this load. "interpolated":

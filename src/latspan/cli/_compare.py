@@ -34,11 +34,12 @@ per run), a folder of histogram logs (.hlog) of the processes of one run, or a
 baseline file (.json).
 
 Two runs of the same system differ by chance, so one recording per side is
-described and never judged. From three runs in all (better: five per side), the
-conclusion is that a percentile improved, is no worse or is worse, or that the
-difference may be chance (Welch's test on the runs; other percentiles and
-segments are guards, with Holm's adjustment). "No worse" means, with confidence:
-at most 10 % higher below p90, and at most 20 % higher above.
+described and never judged. With three runs or more in all (better: five per
+side), the conclusion is that a percentile improved, is no worse or is worse, or
+that the difference may be chance (Welch's test on the runs; other percentiles
+and segments are guards, with Holm's adjustment). "No worse" means, with
+confidence: a percentile below p90 is at most 10 % higher, any other at most
+20 %.
 
 Differences other than the change are listed first: prompts, load, model,
 parameters, cache, length of the answers, machine. If one of them can explain

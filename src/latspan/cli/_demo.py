@@ -46,8 +46,8 @@ prompt of about 1,000 tokens; responses have at most {OUTPUT_TOKENS} tokens. The
   installed, also the one delay to fix
 
 40 chats take about a minute: 50 to 70 s on two cores of a virtual machine with
-other load. The report goes to stdout, progress to stderr. The
-server is stopped at the end, also after Ctrl-C."""
+other load. The report goes to stdout, progress to stderr. The server is stopped
+at the end, also after Ctrl-C."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -45,7 +45,7 @@ SOURCE is one of these:
                   request in flight separates queue and prefill
   traces          a file of OTLP/JSON, or the URL of Jaeger or Tempo: latspan's
                   spans, and those of the GenAI conventions, OpenInference,
-                  OpenLLMetry, vLLM and SGLang, with the times that they have
+                  OpenLLMetry, vLLM and SGLang; not all of them have all times
   histogram logs  a .hlog file or a folder of them: the target is judged, but
                   the time cannot be divided among segments
 

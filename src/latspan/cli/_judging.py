@@ -81,7 +81,7 @@ def add_margin(parser: _Arguments) -> None:
         "--margin",
         type=float,
         metavar="RATIO",
-        help="largest ratio at which the goal is no worse (default: 1.1 below p90, 1.2 above)",
+        help="largest ratio at which the goal is no worse (default: 1.1; from p90 on, 1.2)",
     )
 
 

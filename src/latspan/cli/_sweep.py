@@ -45,8 +45,8 @@ before a launch: targets are judged, and nothing is compared or kept.
 
 --pin makes the newest sweep of each path its baseline. It measures nothing.
 
-Results are kept in results/NAME; the next sweep needs no recording of this one.
-Ctrl-C ends the sweep, and keeps what was measured.
+Results are kept in results/NAME. The next sweep compares with them, and does
+not need the recordings. Ctrl-C ends the sweep, and keeps what was measured.
 
 Exit codes: 0 no drift; 1 a target is missed, or a path is slower than in its
 baseline or in the previous sweep; 2 usage; 3 inconclusive: more runs or
@@ -84,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--only-changed",
         action="store_true",
-        help="only paths whose file, prompts or template changed since their last result",
+        help="only paths that changed since their last result",
     )
     runs = parser.add_argument_group("runs")
     runs.add_argument(

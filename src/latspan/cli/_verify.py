@@ -44,18 +44,18 @@ whether the change improved the goal and hurt nothing else.
 
 The runs alternate (before, after, after, before, ...), so that slow changes of
 the system affect both sides. --before-command and --after-command switch the
-system. If the change is made by options of latspan measure, --after-options has
-them. With --order aba, for a slow deployment, the change is undone at the end,
-and half of the runs without it are measured then: they show whether the system
-drifted.
+system. If options of latspan measure make the change, pass them with
+--after-options. With --order aba, the change is made and undone only once, for
+a slow deployment: half of the runs without it are measured before, and the
+other half after it is undone. The two halves show whether the system drifted.
 
 If the lever and the commands or options are not given, they are read from the
 table [change] of NAME.toml.
 
 --recorded judges recordings that exist. --lever names the change: only the
-conditions that belong to it may differ, and at least one of them must if the
-client sets the lever. If two levers change at once, the effect is measured, but
-cannot be attributed.
+conditions that belong to it may differ. If the client sets the lever, at least
+one of them must differ. If two levers change at once, the effect is measured,
+but cannot be attributed.
 
 The command of --quality-command, or [quality] command in NAME.toml, checks the
 quality once per side. With an evaluation set (--items, or [quality] items) it

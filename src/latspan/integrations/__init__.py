@@ -1,5 +1,5 @@
 """
-The contract of integrations: with these names, another distribution instruments its SDK.
+Contract of integrations: the names that another distribution needs to instrument an SDK.
 
 An integration derives from :class:`Instrumentor`, patches the SDK's methods with
 :func:`patch_method` and its streams with :func:`patch_stream`, and opens each call with

@@ -30,8 +30,8 @@ class LatspanCapture(Captured):
     """
     Values and spans that the running test has recorded so far.
 
-    The questions are those of :class:`latspan.Snapshot`, with the same arguments and errors; each
-    is answered from a new snapshot. :meth:`snapshot` has the others.
+    The query methods are those of :class:`latspan.Snapshot`, with the same arguments and errors.
+    Each takes a new snapshot. For any other query, use the result of :meth:`snapshot`.
 
     Args:
         captured: Recorded data.
@@ -92,7 +92,7 @@ class LatspanCapture(Captured):
             NotEnoughValuesError: There are too few values; the message contains the number needed.
             EmptyHistogramError: There are no values.
             UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
-                attribute was never recorded; or only a kind inside the outermost has the metric.
+                attribute was never recorded; or only an inner kind has the metric.
         """
         return self.snapshot().percentile(
             metric, percentile, unit=unit, kind=kind, default=default, **where
@@ -194,7 +194,7 @@ class LatspanCapture(Captured):
             baseline: Baseline file, or a folder of recordings.
             goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
             margin: Largest ratio at which the goal is no worse; if not given, 1.1 below p90 and
-                1.2 above.
+                1.2 from p90 on.
             kind: ``request`` or ``call``; see :meth:`percentile`.
             changed: Conditions that were changed on purpose, for example ``machine``.
             undecided: ``fail`` or ``skip`` the test if the result is undecided.

@@ -203,8 +203,8 @@ class Recording:
 
         The histograms are those that the processes wrote; they count every request, even if the
         recording has only a sample of the lines. If a process was killed, they lack its last
-        requests, so all lines are counted instead. If the lines are a sample, the histograms of
-        the processes that ended are used, and each line of the others counts ``1 / ratio`` times.
+        requests, so all lines are counted instead. If those are a sample, only the lines of killed
+        processes are counted, each ``1 / ratio`` times, and added to the histograms of the others.
         For a load test, only the measured requests are counted, without warm-up, drain and those
         that its end cancelled. The snapshot has up to 5,000 complete records of each kind: a
         random sample, always the same one, and the slowest request.

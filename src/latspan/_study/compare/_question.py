@@ -33,7 +33,7 @@ class Question:
         metric: Name of the metric.
         percentile: In [1, 100).
         limit_ns: Target in nanoseconds; ``None`` without one.
-        margin: Largest ratio at which it is no worse; ``None`` for 1.1 below p90, and 1.2 above.
+        margin: Largest ratio at which it is no worse; ``None`` for 1.1 below p90, 1.2 from p90 on.
     """
 
     metric: str
