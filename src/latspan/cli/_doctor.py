@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -122,6 +123,8 @@ def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
 
 def _examined(timeout_s: float) -> Examination:
     with _rejected_variables_explained():
+        # latspan itself imports it on first use.
+        import_module("opentelemetry.propagate")
         from latspan._sdk._doctor import examine
 
         return examine(timeout_s)
