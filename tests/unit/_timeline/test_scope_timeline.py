@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -219,7 +221,8 @@ def test_the_earliest_visible_token_of_any_call_counts_for_the_request() -> None
 
 _instants = st.integers(-20, 200)
 _intervals = st.builds(
-    ChildInterval,
+    # Of a named tuple itself, Hypothesis would also vary the fields with defaults.
+    partial(ChildInterval),
     name=st.sampled_from(["retrieve", "prepare", "call", "safety"]),
     start_ns=_instants,
     done_ns=_instants,
