@@ -116,7 +116,9 @@ HELD_BACK = """
 import json, sys, threading
 from support.held_imports import hold
 
-heavy = ["opentelemetry.sdk.trace", "opentelemetry.sdk.metrics", "google.protobuf", "{sender}"]
+heavy = ["opentelemetry.sdk.trace", "opentelemetry.sdk.metrics", "google.protobuf", "{sender}",
+         "latspan._operations._call_end", "latspan._operations._scope_end",
+         "latspan._timeline._call", "latspan._recording._record"]
 go_on = hold(*heavy)
 import latspan
 latspan.configure(endpoint="http://127.0.0.1:9", protocol="{protocol}")
@@ -133,7 +135,7 @@ print(json.dumps([here, [name for name in heavy if name not in sys.modules]]))
 
 
 @pytest.mark.parametrize(("protocol", "sender"), [("http/protobuf", "requests"), ("grpc", "grpc")])
-def test_the_sdk_and_the_exporters_are_imported_on_their_own_thread(
+def test_the_sdk_the_exporters_and_the_ends_are_imported_on_their_own_thread(
     protocol: str, sender: str
 ) -> None:
     """The application's thread imports none of them, and the loader thread all."""

@@ -8,7 +8,7 @@ spans and the record.
 
 from __future__ import annotations
 
-from latspan._operations._annotations import Annotations, Generation
+from latspan._operations._annotations import Annotations, Generation, Known
 from latspan._operations._call import ModelCall
 from latspan._operations._context import (
     Entered,
@@ -23,7 +23,6 @@ from latspan._operations._handoff import Handoff, attached, handoff_here
 from latspan._operations._open_calls import abandon_open_calls, active_call, end_left_calls
 from latspan._operations._own_requests import REDIRECTS, SentRequest
 from latspan._operations._scope import LocalScope, request_around
-from latspan._operations._scope_end import Known
 
 __all__ = [
     "REDIRECTS",

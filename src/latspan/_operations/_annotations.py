@@ -1,9 +1,13 @@
-"""Annotations of an open request or stage: set by application code, or by tracked tokens."""
+"""
+Annotations of a request or stage.
+
+Application code and tracked tokens set them while it is open, and integrations at its end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from latspan import semconv
 from latspan._metrics import MetricValue, time_per_output_token
@@ -11,7 +15,7 @@ from latspan._segments import Outcome
 from latspan._spans import AttributeValue
 from latspan._warn_once import warn_once
 
-__all__ = ["MOST_CUSTOM", "Annotations", "Generation"]
+__all__ = ["MOST_CUSTOM", "NOTHING_MORE", "Annotations", "Generation", "Known"]
 
 MOST_CUSTOM: Final = 1_000
 """Maximum number of the application's own attributes held for a request or stage."""
@@ -140,3 +144,24 @@ class Annotations:
         if self.degraded:
             attributes[semconv.LATSPAN_DEGRADED] = tuple(dict.fromkeys(self.degraded))
         return attributes
+
+
+class Known(NamedTuple):
+    """
+    Values of a request or stage that are known only at its end.
+
+    Args:
+        name: Final name; ``None`` keeps the first name.
+        attributes: Additional attributes of the span.
+        metrics: Additional metrics of the record.
+        series: Series attributes, in addition to those of the surrounding code; an empty mapping
+            keeps those known at the start.
+    """
+
+    name: str | None = None
+    attributes: Mapping[str, AttributeValue] = {}
+    metrics: Mapping[str, MetricValue] = {}
+    series: Mapping[str, str] = {}
+
+
+NOTHING_MORE: Final = Known()

@@ -25,13 +25,12 @@ copy the chunk or call a property.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latspan._event_loop import LoopWatch
-from latspan._operations._call_end import ObservedCall, TentativeEnd, finished_call, publish
 from latspan._operations._context import (
     Entered,
     custom_attributes,
@@ -39,15 +38,19 @@ from latspan._operations._context import (
     span_attributes,
 )
 from latspan._operations._enclosing import NO_SCOPE, current_scope, enclosing_scopes
-from latspan._operations._open_calls import current_call, open_calls
+from latspan._operations._open_calls import TentativeEnd, current_call, open_calls
 from latspan._operations._own_requests import OwnRequests
 from latspan._operations._response_parts import ResponseParts
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Mark, Outcome, Source
 from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
-from latspan._timeline import Attempt, ChildInterval, Timeline, answering
+from latspan._timeline import Attempt, ChildInterval, answering
 from latspan._wire import ApiFormat
+
+if TYPE_CHECKING:
+    from latspan._operations._call_end import ObservedCall
+    from latspan._timeline import Timeline
 
 __all__ = ["ModelCall"]
 
@@ -91,7 +94,6 @@ class ModelCall(ResponseParts):
         "_prepare_other_ns",
         "_renamed",
         "_runtime",
-        "_start_ns",
         "_start_other_ns",
         "_started_with",
         "_timeline",
@@ -113,6 +115,7 @@ class ModelCall(ResponseParts):
         "server",
         "span",
         "spanned",
+        "start_ns",
     )
 
     def __init__(
@@ -140,7 +143,7 @@ class ModelCall(ResponseParts):
         self._runtime = runtime
         self.now = runtime.clock.monotonic_ns
         """The clock's monotonic reading, bound once because it is called twice per chunk."""
-        self._start_ns = self.now()
+        self.start_ns = self.now()
         self.finished = False
         """Whether the call has ended; in a forked child, calls of the parent count as ended."""
         self._ending: list[tuple[Outcome, int, str | None]] = []
@@ -182,9 +185,7 @@ class ModelCall(ResponseParts):
         self._awaits_span = awaits_span
         self._hidden_in = parent_context if hides_span else None
         """Context that is current inside the call, if its span is not."""
-        if sink is None:
-            sink = NoSink() if awaits_span else runtime.sink()
-        self._open_span(sink, parent_context)
+        self._open_span(sink or (NoSink() if awaits_span else runtime.sink()), parent_context)
         open_calls[self] = True
 
     def _join_enclosing_scopes(self) -> None:
@@ -201,7 +202,7 @@ class ModelCall(ResponseParts):
         self.span = sink.open(
             self.name,
             kind=SpanKind.CLIENT,
-            start_epoch_ns=self._start_ns + self._offset_ns,
+            start_epoch_ns=self.start_ns + self._offset_ns,
             # First the application's: a span with too many attributes loses the first ones.
             attributes={**custom, **attributes} if custom else attributes,
             parent_context=parent_context,
@@ -251,11 +252,6 @@ class ModelCall(ResponseParts):
         if not self.spanned:
             self._open_span(sink, self.span.context)
 
-    @property
-    def start_ns(self) -> int:
-        """Start of the client library's method, monotonic nanoseconds."""
-        return self._start_ns
-
     def active(self) -> Entered[ModelCall | None]:
         """Return a context manager that makes the call and its span current."""
         hidden_in = self._hidden_in
@@ -278,7 +274,7 @@ class ModelCall(ResponseParts):
         if self._loop is None:
             loop = self._loop = self._runtime.watch_loop()
             if loop is not None:
-                self._start_other_ns = loop.step(self._start_ns)
+                self._start_other_ns = loop.step(self.start_ns)
 
     def open_attempt(self) -> Attempt:
         """Start an attempt on the transport now."""
@@ -431,7 +427,7 @@ class ModelCall(ResponseParts):
             timeline = observed.timeline(observed.summary(), left.outcome, left.done_ns)
         if timeline is None:
             return ChildInterval(
-                self.name, self._start_ns, until_ns, start_other_ns=self._start_other_ns
+                self.name, self.start_ns, until_ns, start_other_ns=self._start_other_ns
             )
         visible = timeline.metrics.get("time_to_first_visible_token")
         return ChildInterval(
@@ -446,11 +442,13 @@ class ModelCall(ResponseParts):
         )
 
     def _observed(self) -> ObservedCall:
+        from latspan._operations._call_end import ObservedCall
+
         return ObservedCall(
             runtime=self._runtime,
             kind=self.kind,
             name=self.name,
-            start_ns=self._start_ns,
+            start_ns=self.start_ns,
             offset_ns=self._offset_ns,
             server=self.server,
             api_format=self.api_format,
@@ -479,6 +477,8 @@ class ModelCall(ResponseParts):
         )
 
     def _record_end(self) -> None:
+        from latspan._operations._call_end import finished_call, publish
+
         # Removing an item is atomic: the caller's thread and the worker thread may both run this.
         try:
             ending = self._ending.pop()

@@ -35,7 +35,7 @@ from latspan._timeline import Attempt, CallObservation, Reads, Timeline, answeri
 from latspan._tokens import TokenSource
 from latspan._wire import ApiFormat, ChunkKind
 
-__all__ = ["FinishedCall", "ObservedCall", "TentativeEnd", "finished_call", "publish"]
+__all__ = ["FinishedCall", "ObservedCall", "finished_call", "publish"]
 
 
 class ObservedCall(NamedTuple):
@@ -149,23 +149,6 @@ class ObservedCall(NamedTuple):
                 prepare_other_ns=self.prepare_other_ns,
             )
         )
-
-
-class TentativeEnd(NamedTuple):
-    """
-    End of a call whose caller has stopped reading, valid unless reading resumes.
-
-    Args:
-        outcome: Outcome of the call.
-        done_ns: End of the call, monotonic nanoseconds.
-        error_type: Status code or name of an exception type.
-        last_read: Start and end of the read that returned no chunk, if there was one.
-    """
-
-    outcome: Outcome
-    done_ns: int
-    error_type: str | None
-    last_read: tuple[int, int] | None
 
 
 class FinishedCall(NamedTuple):

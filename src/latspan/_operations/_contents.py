@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from latspan._segments import Source, totals
-from latspan._timeline import ChildInterval, merged, scope_timeline
+from latspan._timeline import ChildInterval
 
 __all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside", "Place"]
 
@@ -109,6 +109,8 @@ class Contents:
         over = [stage for stage in _intervals(stages, _STILL_OPEN) if stage.done_ns != _STILL_OPEN]
         if not over:
             return []
+        from latspan._timeline import scope_timeline
+
         begun_ns = min(stage.start_ns for stage in over)
         work = scope_timeline(begun_ns, max(stage.done_ns for stage in over), stages=over)
         names = {stage.name for stage in over}
@@ -134,6 +136,8 @@ class Contents:
             return
         if not self._merging.acquire(blocking=False):
             return
+        from latspan._timeline import merged
+
         try:
             calls, stages = self._held()
             calls_over, calls_open = _parted(calls)

@@ -45,7 +45,7 @@ from latspan._operations._enclosing import (
 from latspan._operations._scope import LocalScope, request_around
 from latspan._segments import Kind, Outcome, Side, Source
 from latspan._spans import AttributeValue, given_attributes
-from latspan._timeline import ChildInterval, fits
+from latspan._timeline import ChildInterval
 from latspan._units import from_unit
 from latspan._warn_once import warn_once
 from latspan._wire import server_timing
@@ -233,6 +233,8 @@ class Handoff:
                 self._lay(took, runtime.clock.monotonic_ns())
 
     def _lay(self, took: Sequence[tuple[str, int]], now_ns: int) -> None:
+        from latspan._timeline import fits
+
         took_ns = sum(duration_ns for _, duration_ns in took)
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._handed_off_ns, now_ns):

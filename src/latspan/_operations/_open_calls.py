@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._segments import Outcome
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from latspan._operations._call import ModelCall
 
 __all__ = [
+    "TentativeEnd",
     "abandon_open_calls",
     "active_call",
     "current_call",
@@ -29,6 +30,23 @@ Open calls, each with the value ``True``.
 The references are strong: a call that the application never ends must still exist at shutdown.
 Popping a call is atomic: of several threads and a finalizer that end it, exactly one gets ``True``.
 """
+
+
+class TentativeEnd(NamedTuple):
+    """
+    End of a call whose caller has stopped reading, valid unless reading resumes.
+
+    Args:
+        outcome: Outcome of the call.
+        done_ns: End of the call, monotonic nanoseconds.
+        error_type: Status code or name of an exception type.
+        last_read: Start and end of the read that returned no chunk, if there was one.
+    """
+
+    outcome: Outcome
+    done_ns: int
+    error_type: str | None
+    last_read: tuple[int, int] | None
 
 
 def active_call() -> ModelCall | None:

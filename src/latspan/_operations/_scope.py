@@ -35,7 +35,7 @@ from opentelemetry.trace import Span, SpanKind
 from latspan import semconv
 from latspan._event_loop import LoopWatch
 from latspan._fork import this_process
-from latspan._operations._annotations import Annotations
+from latspan._operations._annotations import NOTHING_MORE, Annotations, Known
 from latspan._operations._contents import Contents, Inside, Place
 from latspan._operations._context import (
     Entered,
@@ -51,13 +51,6 @@ from latspan._operations._enclosing import (
     active_scope,
     current_scope,
     enclosing_scopes,
-)
-from latspan._operations._scope_end import (
-    NOTHING_MORE,
-    Known,
-    ObservedScope,
-    finished_scope,
-    publish_scope,
 )
 from latspan._runtime import Runtime
 from latspan._segments import STAGE_KINDS, Kind, Outcome, Side, Source
@@ -357,6 +350,8 @@ class LocalScope:
     def _record_end(
         self, outcome: Outcome, done_ns: int, error_type: str | None, known: Known
     ) -> None:
+        from latspan._operations._scope_end import ObservedScope, finished_scope, publish_scope
+
         observed = ObservedScope(
             runtime=self._runtime,
             kind=self.kind,

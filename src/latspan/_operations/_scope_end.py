@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from latspan import semconv
 from latspan._event_loop import LoopWatch
 from latspan._metrics import MetricValue
-from latspan._operations._annotations import Annotations
+from latspan._operations._annotations import Annotations, Known
 from latspan._operations._contents import Contents
 from latspan._operations._context import convention_labels, custom_series, span_attributes
 from latspan._operations._enclosing import ScopeIds
@@ -35,35 +35,9 @@ from latspan._spans import (
 from latspan._timeline import ScopeTimeline, scope_timeline
 from latspan._tokens import TokenCounts, TokenSource
 
-__all__ = [
-    "NOTHING_MORE",
-    "FinishedScope",
-    "Known",
-    "ObservedScope",
-    "finished_scope",
-    "publish_scope",
-]
+__all__ = ["FinishedScope", "ObservedScope", "finished_scope", "publish_scope"]
 
 
-class Known(NamedTuple):
-    """
-    Values of a request or stage that are known only at its end.
-
-    Args:
-        name: Final name; ``None`` keeps the first name.
-        attributes: Additional attributes of the span.
-        metrics: Additional metrics of the record.
-        series: Series attributes, in addition to those of the surrounding code; an empty mapping
-            keeps those known at the start.
-    """
-
-    name: str | None = None
-    attributes: Mapping[str, AttributeValue] = {}
-    metrics: Mapping[str, MetricValue] = {}
-    series: Mapping[str, str] = {}
-
-
-NOTHING_MORE: Final = Known()
 _NO_ANNOTATIONS: Final = Annotations()
 
 

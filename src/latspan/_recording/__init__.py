@@ -21,7 +21,6 @@ from latspan._recording._empty_reason import (
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._questions import NO_DEFAULT, nearest_values
-from latspan._recording._record import RequestRecord, has_no_token
 from latspan._recording._recorder import Recorder
 from latspan._recording._series import (
     ATTRIBUTES,
@@ -36,6 +35,7 @@ from latspan._recording._snapshot import Snapshot
 if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
     from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._record import RequestRecord, has_no_token
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
@@ -69,7 +69,9 @@ __all__ = [
 
 _ON_FIRST_USE: Final = {
     "Distribution": "_distribution",
+    "RequestRecord": "_record",
     "TaggedName": "_tags",
+    "has_no_token": "_record",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from latspan._recording._record import RequestRecord
+if TYPE_CHECKING:
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["Exemplar", "ExemplarReservoir"]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from random import Random
+from typing import TYPE_CHECKING
 
 from latspan._recording._exemplars import Exemplar, ExemplarReservoir
-from latspan._recording._record import RequestRecord
 from latspan._recording._series import Series, SeriesKey
 from latspan._recording._waiting import Column, Waiting
 from latspan.histogram import Histogram
+
+if TYPE_CHECKING:
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["Interval"]
 

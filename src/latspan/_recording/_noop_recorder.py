@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from latspan._recording._empty_reason import NOT_CONFIGURED
-from latspan._recording._record import RequestRecord
 from latspan._recording._snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["NoopRecorder"]
 

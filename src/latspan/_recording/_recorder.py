@@ -36,16 +36,18 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._clock import Clock
 from latspan._fork import register_after_fork
 from latspan._log import logger
 from latspan._recording._interval import Interval
-from latspan._recording._record import RequestRecord
 from latspan._recording._series import Series, SeriesKey, Subject, added, copied, joined
 from latspan._recording._snapshot import Snapshot
 from latspan._slices import give_way, release
+
+if TYPE_CHECKING:
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["DRAIN_THRESHOLD", "SERIES_LIMIT", "Recorder", "Tally"]
 

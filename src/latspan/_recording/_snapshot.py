@@ -19,7 +19,6 @@ from latspan._recording._questions import (
     metric_of_question,
     refuse_absent_values,
 )
-from latspan._recording._record import RequestRecord
 from latspan._recording._rows import SNAPSHOT_SCHEMA, rows_of, table_of
 from latspan._recording._series import (
     SEGMENT,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from latspan._recording._distribution import Distribution
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["Snapshot"]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan import semconv
 from latspan._metrics import time_per_output_token
-from latspan._recording._record import RequestRecord
 from latspan._recording._series import SEGMENT, SeriesKey, Subject, storable, subject_of
 from latspan._segments import Outcome, Segment, Side, Source, totals
+
+if TYPE_CHECKING:
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["Shape", "Values", "keys_of", "values_of"]
 

@@ -6,10 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 from operator import index
+from typing import TYPE_CHECKING
 
-from latspan._recording._record import RequestRecord
 from latspan._recording._series import SeriesKey
 from latspan._recording._values import Shape, keys_of, values_of
+
+if TYPE_CHECKING:
+    from latspan._recording._record import RequestRecord
 
 __all__ = ["Column", "Waiting"]
 

@@ -3,7 +3,8 @@ Creation of exporters on a thread of its own.
 
 The SDK and the packages of an exporter (requests or grpc, protobuf) take longer to import than
 everything else that ``configure`` does. The loader thread imports them and creates the exporters,
-one after the other, and ends. ``configure`` has validated the settings before.
+one after the other, and ends. ``configure`` has validated the settings before. The thread also
+imports the modules of latspan that no call needs before it ends.
 
 **First use.** A thread that needs a part before it is loaded waits until the loader has created it,
 or creates it itself. So a program that ends right after ``configure`` loses nothing.

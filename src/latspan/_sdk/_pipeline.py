@@ -196,8 +196,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
             exporter_imports(config, emits_events=events is not None),
             [
                 private.sink,
-                lambda: import_module("latspan._evidence"),
-                lambda: import_module("latspan._instrument._promotion"),
+                _load_later_modules,
                 *(export.exporter.load for export in (spans, events) if export is not None),
                 *(exporter.load for exporter in deferred),
             ],
@@ -208,6 +207,17 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         provider=private.provider,
         start_line=start_line,
     )
+
+
+def _load_later_modules() -> None:
+    """Import modules that no call or request needs when latspan is switched on."""
+    for module in (
+        "latspan._operations._call_end",
+        "latspan._operations._scope_end",
+        "latspan._evidence",
+        "latspan._instrument._promotion",
+    ):
+        import_module(module)
 
 
 def _monitor(config: Config, clock: Clock, loops: EventLoops) -> Monitor | None:

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from latspan._log import logger
-from latspan._recording import RequestRecord
 from latspan._sdk._config import Config
 from latspan._sdk._worker import Worker
 
 if TYPE_CHECKING:
     from latspan._export import ConsoleLines
+    from latspan._recording import RequestRecord
     from latspan._recording.folder import RecordFile
 
 __all__ = ["RECORDS_FOLDER", "RecordOutputs", "recording_folders", "writes_records"]

@@ -7,16 +7,10 @@ latspan's private provider. This package does not depend on which of them is in 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from latspan._lazy import lazy_getattr
 from latspan._spans._api import ApiSink, start_and_end
-from latspan._spans._attributes import (
-    gen_ai_latency,
-    latency_attributes,
-    metric_attributes,
-    only_missing,
-    spanless_attributes,
-    token_attributes,
-)
-from latspan._spans._children import attempt_spans, segment_spans
 from latspan._spans._encodable import LONGEST_TEXT, encodable, encodable_data, measured
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._given import given_attributes
@@ -31,6 +25,17 @@ from latspan._spans._span import (
     OpenSpan,
     SpanSink,
 )
+
+if TYPE_CHECKING:
+    from latspan._spans._attributes import (
+        gen_ai_latency,
+        latency_attributes,
+        metric_attributes,
+        only_missing,
+        spanless_attributes,
+        token_attributes,
+    )
+    from latspan._spans._children import attempt_spans, segment_spans
 
 __all__ = [
     "LONGEST_TEXT",
@@ -62,3 +67,17 @@ __all__ = [
     "start_and_end",
     "token_attributes",
 ]
+
+# These are needed only at the end of a call or request, and are loaded then.
+_ON_FIRST_USE: Final = {
+    "attempt_spans": "_children",
+    "gen_ai_latency": "_attributes",
+    "latency_attributes": "_attributes",
+    "metric_attributes": "_attributes",
+    "only_missing": "_attributes",
+    "segment_spans": "_children",
+    "spanless_attributes": "_attributes",
+    "token_attributes": "_attributes",
+}
+
+__getattr__ = lazy_getattr(__name__, _ON_FIRST_USE)

@@ -4,16 +4,24 @@ Computation of segments and metrics from marks and evidence.
 Rule 1: this package uses no client library, no clock and no OpenTelemetry; it receives instants and
 returns intervals. Rule 2: for any input, in any order and with any part missing, the segments tile
 the duration exactly, without a gap or an overlap.
+
+Marks are set while a call is open. Everything else is needed only at its end, and is loaded then.
 """
 
 from __future__ import annotations
 
-from latspan._timeline._call import call_timeline
-from latspan._timeline._marks import READER_BOUND_NS, Attempt, CallObservation, Reads, answering
-from latspan._timeline._merged import merged
-from latspan._timeline._reconcile import fits
-from latspan._timeline._scope import ChildInterval, ScopeTimeline, scope_timeline
-from latspan._timeline._segment_builder import Timeline
+from typing import TYPE_CHECKING, Final
+
+from latspan._lazy import lazy_getattr
+from latspan._timeline._marks import READER_BOUND_NS, Attempt, ChildInterval, Reads, answering
+
+if TYPE_CHECKING:
+    from latspan._timeline._call import call_timeline
+    from latspan._timeline._merged import merged
+    from latspan._timeline._observation import CallObservation
+    from latspan._timeline._reconcile import fits
+    from latspan._timeline._scope import ScopeTimeline, scope_timeline
+    from latspan._timeline._segment_builder import Timeline
 
 __all__ = [
     "READER_BOUND_NS",
@@ -29,3 +37,15 @@ __all__ = [
     "merged",
     "scope_timeline",
 ]
+
+_ON_FIRST_USE: Final = {
+    "CallObservation": "_observation",
+    "ScopeTimeline": "_scope",
+    "Timeline": "_segment_builder",
+    "call_timeline": "_call",
+    "fits": "_reconcile",
+    "merged": "_merged",
+    "scope_timeline": "_scope",
+}
+
+__getattr__ = lazy_getattr(__name__, _ON_FIRST_USE)

@@ -60,7 +60,8 @@ from latspan._timeline._delays import (
     sent_before_its_block,
     shortened,
 )
-from latspan._timeline._marks import Attempt, CallObservation, Reads, answering, body_end_ns
+from latspan._timeline._marks import Attempt, Reads, answering
+from latspan._timeline._observation import CallObservation, body_end_ns
 from latspan._timeline._read_intervals import ReadInterval
 from latspan._timeline._reconcile import Observed, reconcile
 from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled

@@ -42,11 +42,10 @@ from latspan._timeline._marks import (
     READER_BOUND_NS,
     Attempt,
     Block,
-    CallObservation,
     Reads,
     answering,
-    body_end_ns,
 )
+from latspan._timeline._observation import CallObservation, body_end_ns
 from latspan._timeline._segment_builder import SegmentBuilder
 
 __all__ = [

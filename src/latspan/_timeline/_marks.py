@@ -1,24 +1,22 @@
-"""Observations of one call while it is open: plain instants, which are interpreted at its end."""
+"""Observations of a call or stage while it is open: plain instants, interpreted at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, sub
-from typing import Final
+from typing import Final, NamedTuple
 
-from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._segments import Outcome, ReportedTimings, SegmentName
+from latspan._segments import Segment, SegmentName, Source
 from latspan._units import NS_PER_MS
 
 __all__ = [
     "READER_BOUND_NS",
     "Attempt",
     "Block",
-    "CallObservation",
+    "ChildInterval",
     "Reads",
     "answering",
-    "body_end_ns",
 ]
 
 READER_BOUND_NS: Final = NS_PER_MS
@@ -182,52 +180,35 @@ class Reads:
         return returned, reader_bound if True in reader_bound else []
 
 
-@dataclass(slots=True)
-class CallObservation:
+class ChildInterval(NamedTuple):
     """
-    Everything that was observed of one call. Instants are monotonic nanoseconds.
+    A call or a stage inside a scope. Instants are monotonic nanoseconds.
 
     Args:
-        start_ns: Instant at which the client library was called.
-        done_ns: Instant at which the call was over for its caller.
-        outcome: How it ended.
-        attempts: Its attempts on the transport, in any order.
-        returned_ns: Instant at which the client library returned the stream or the response.
-        reads: The reads of a stream, ``None`` for a response that was not streamed.
-        close_started_ns: Instant at which the caller began to close the stream before its end.
-        reported: Reported times of the server and its gateways, from the outside in.
-        output_tokens: Number of tokens received, reasoning included.
-        tokens_estimated: Whether the tokens were counted in this process and not by the provider.
-        choices: Number of choices that were requested at once.
-        body_is_the_callers: Whether the caller reads the body of the response unobserved, so that
-            the time after the headers may be the server's or the caller's.
-        expected: Expectations that a stream is compared with.
-        blocks: Begin and end of each block of the caller's event loop, in order and without an
-            overlap.
-        prepare_other_ns: Last instant before the first attempt at which something else than the
-            call's task is known to have run on that loop; ``None`` if unknown.
+        name: A stage's name; for a call, its span's name.
+        start_ns: Its start.
+        done_ns: Its end, or the end of the scope if it was still open then.
+        segments: The segments of a call, relative to its start; empty if it has not ended.
+        first_visible_ns: Arrival of the first visible token of a call, if there was one.
+        first_visible_source: Source of that time.
+        own: Whether the scope itself reports the time of the stage, because the stage has no record
+            of its own.
+        source: Source of the time of a stage.
+        merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
+            single call or stage.
+        start_other_ns: Last instant before its start at which something else than its task is known
+            to have run on the event loop; ``None`` if unknown.
+        done_other_ns: The same for its end.
     """
 
+    name: str
     start_ns: int
     done_ns: int
-    outcome: Outcome = Outcome.COMPLETED
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
-    returned_ns: int | None = None
-    reads: Reads | None = None
-    close_started_ns: int | None = None
-    reported: tuple[ReportedTimings, ...] = ()
-    output_tokens: int | None = None
-    tokens_estimated: bool = False
-    choices: int = 1
-    body_is_the_callers: bool = False
-    expected: Expectations = DEFAULT_EXPECTATIONS
-    blocks: Sequence[Block] = ()
-    prepare_other_ns: int | None = None
-
-
-def body_end_ns(seen: CallObservation, attempt: Attempt | None) -> int:
-    """Return the end of a response that was not streamed: of its body, or of the failed attempt."""
-    known = [seen.returned_ns, seen.done_ns]
-    if attempt is not None:
-        known = [attempt.body_end_ns, attempt.end_ns if attempt.failed else None, *known]
-    return next(instant for instant in known if instant is not None)
+    segments: tuple[Segment, ...] = ()
+    first_visible_ns: int | None = None
+    first_visible_source: Source = Source.MEASURED
+    own: bool = False
+    source: Source = Source.MEASURED
+    merged: int | None = None
+    start_other_ns: int | None = None
+    done_other_ns: int | None = None

@@ -17,7 +17,8 @@ from itertools import pairwise
 from typing import Final
 
 from latspan._segments import SegmentName, Source
-from latspan._timeline._scope import ChildInterval, innermost, last_of, states
+from latspan._timeline._marks import ChildInterval
+from latspan._timeline._scope import innermost, last_of, states
 
 __all__ = ["merged"]
 

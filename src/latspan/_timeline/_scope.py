@@ -9,44 +9,10 @@ from typing import NamedTuple
 from latspan._metrics import MetricValue
 from latspan._segments import Segment, SegmentName, Source
 from latspan._timeline._delays import delay_of_own_code
-from latspan._timeline._marks import Block
+from latspan._timeline._marks import Block, ChildInterval
 from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 
-__all__ = ["ChildInterval", "ScopeTimeline", "innermost", "last_of", "scope_timeline", "states"]
-
-
-class ChildInterval(NamedTuple):
-    """
-    A call or a stage inside a scope. Instants are monotonic nanoseconds.
-
-    Args:
-        name: A stage's name; for a call, its span's name.
-        start_ns: Its start.
-        done_ns: Its end, or the end of the scope if it was still open then.
-        segments: The segments of a call, relative to its start; empty if it has not ended.
-        first_visible_ns: Arrival of the first visible token of a call, if there was one.
-        first_visible_source: Source of that time.
-        own: Whether the scope itself reports the time of the stage, because the stage has no record
-            of its own.
-        source: Source of the time of a stage.
-        merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
-            single call or stage.
-        start_other_ns: Last instant before its start at which something else than its task is known
-            to have run on the event loop; ``None`` if unknown.
-        done_other_ns: The same for its end.
-    """
-
-    name: str
-    start_ns: int
-    done_ns: int
-    segments: tuple[Segment, ...] = ()
-    first_visible_ns: int | None = None
-    first_visible_source: Source = Source.MEASURED
-    own: bool = False
-    source: Source = Source.MEASURED
-    merged: int | None = None
-    start_other_ns: int | None = None
-    done_other_ns: int | None = None
+__all__ = ["ScopeTimeline", "innermost", "last_of", "scope_timeline", "states"]
 
 
 class ScopeTimeline(NamedTuple):
