@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -60,6 +61,14 @@ class Group:
             for record in self.records
             for segment in (record.segments if record.reports is None else record.reports)
         )
+
+    def outcomes(self) -> Counter[str]:
+        """Return how many values the table of segments has of each outcome."""
+        outcomes: Counter[str] = Counter()
+        for key, series in self.snapshot.series.items():
+            if key.metric == "duration" and key.kind == self.kind and key.subject.outcome:
+                outcomes[key.subject.outcome] += series.histogram.count
+        return outcomes
 
     @property
     def number(self) -> str:

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from latspan._drawing import FAINT, count, letters, listed, milliseconds, needs, percent, style_of
 from latspan._recording import Distribution
-from latspan._segments import Kind, SegmentName
+from latspan._segments import Kind, Outcome, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.histogram import values_needed
 from latspan.reports._group import Group
-from latspan.reports._layout import MARGIN, aligned, heads, shown, title
+from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 from latspan.reports._slow import slowest_tenth
 
 __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
@@ -83,6 +83,11 @@ class SegmentsTable:
             f"and their share of the {whose} time",
             options=options,
         )
+        outcomes = group.outcomes()
+        if outcomes.keys() - {Outcome.COMPLETED}:
+            # An error that is returned at once would otherwise look like a fast response.
+            ended = [f"{n:,} {outcome.replace('_', ' ')}" for outcome, n in outcomes.most_common()]
+            yield shown(Text(f"{MARGIN}outcomes: {', '.join(ended)}"), options)
         rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
         names = group.segment_names()
         for name in names:
@@ -106,7 +111,7 @@ class SegmentsTable:
         yield from aligned(rows, left=(0, 5, 6), options=options)
         if SegmentName.UNATTRIBUTED in names:
             explanation = _OWN_CODE if group.has_own_unattributed_time else _UNEXPLAINED
-            yield shown(Text(MARGIN + explanation, style=FAINT), options)
+            yield prose(MARGIN + explanation, options, style=FAINT, hanging=len(MARGIN))
 
 
 @dataclass(frozen=True, slots=True)

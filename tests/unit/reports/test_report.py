@@ -9,6 +9,7 @@ import pytest
 
 import latspan
 from latspan import Kind, Snapshot, Source, TokenSource
+from latspan.integrations import Outcome
 from latspan.reports import Report
 from latspan.testing import RequestRecord, Side, TokenCounts
 
@@ -48,6 +49,22 @@ def test_requests_come_first_and_are_shown_whole(call: MakeCall, snapshot_of: Ta
     assert "segments of 2 calls, and their share of the slowest one's time" in lines
     assert "of 2 calls · chat" not in text
     assert "The slowest of 2 requests spent 75 % of its time in decode" in text
+
+
+def test_calls_that_were_not_completed_are_counted(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """Otherwise a server that rejects at once would look fast."""
+    good = [call([("decode", 30, Source.MEASURED)], order=order) for order in range(3)]
+    cut = [
+        call([("server_wait", 4, Source.MEASURED)], order=4 + order, outcome=outcome)
+        for order, outcome in enumerate((Outcome.REJECTED, Outcome.REJECTED, Outcome.CLOSED_EARLY))
+    ]
+    lines = str(Report(snapshot_of([*good, *cut]))).splitlines()
+
+    table = lines.index("segments of 6 calls, and their share of the slowest one's time")
+    assert lines[table + 1] == "  outcomes: 3 completed, 2 rejected, 1 closed early"
+    assert "outcomes:" not in str(Report(snapshot_of(good)))
 
 
 def test_served_requests_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
