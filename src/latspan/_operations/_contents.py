@@ -134,10 +134,10 @@ class Contents:
         # Each entry added since then has requested a merge as well, so this one may be superfluous.
         if max(len(self._calls), len(self._stages)) < self._merge_from:
             return
-        if not self._merging.acquire(blocking=False):
-            return
         from latspan._timeline import merged
 
+        if not self._merging.acquire(blocking=False):
+            return
         try:
             calls, stages = self._held()
             calls_over, calls_open = _parted(calls)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from latspan._export import IntervalExporter
     from latspan._recording import Snapshot
 
-__all__ = ["DeferredExporter", "DeferredIntervalExporter", "Loader"]
+__all__ = ["DeferredExporter", "DeferredIntervalExporter", "Loader", "load_later_modules"]
 
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -174,6 +174,21 @@ class Loader:
 
     def _importing(self, imports: Imports) -> Callable[[], None]:
         return lambda: imports.load(lambda: self._stopped)
+
+
+def load_later_modules() -> None:
+    """
+    Import the modules of latspan that calls and requests need later than at their start.
+
+    Otherwise, the first call would import them while it is measured.
+    """
+    for module in (
+        "latspan._operations._call_end",
+        "latspan._operations._scope_end",
+        "latspan._evidence",
+        "latspan._instrument._promotion",
+    ):
+        import_module(module)
 
 
 _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
@@ -25,7 +24,12 @@ from latspan._sdk._exporters import (
     metrics_exporter,
     payload_exporter,
 )
-from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
+from latspan._sdk._loading import (
+    DeferredExporter,
+    DeferredIntervalExporter,
+    Loader,
+    load_later_modules,
+)
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._private_provider import private_spans
 from latspan._sdk._record_export import RecordOutputs, recording_folders, writes_records
@@ -196,7 +200,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
             exporter_imports(config, emits_events=events is not None),
             [
                 private.sink,
-                _load_later_modules,
+                load_later_modules,
                 *(export.exporter.load for export in (spans, events) if export is not None),
                 *(exporter.load for exporter in deferred),
             ],
@@ -207,17 +211,6 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         provider=private.provider,
         start_line=start_line,
     )
-
-
-def _load_later_modules() -> None:
-    """Import modules that no call or request needs when latspan is switched on."""
-    for module in (
-        "latspan._operations._call_end",
-        "latspan._operations._scope_end",
-        "latspan._evidence",
-        "latspan._instrument._promotion",
-    ):
-        import_module(module)
 
 
 def _monitor(config: Config, clock: Clock, loops: EventLoops) -> Monitor | None:

@@ -20,6 +20,7 @@ from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime, no_watch
 from latspan._sdk._api_variables import propagates
 from latspan._sdk._lifecycle import explained
+from latspan._sdk._loading import load_later_modules
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
 __all__ = ["Captured", "capture"]
@@ -98,6 +99,7 @@ def capture(
         series_attributes: Names of attributes of your own that series have too, as for
             :func:`latspan.configure`.
     """
+    load_later_modules()
     # A clock that is given does not show whether a loop runs in time.
     watches, clock = watches_loops and clock is None, clock or SystemClock()
     loops = EventLoops(clock.monotonic_ns)
