@@ -38,7 +38,7 @@ def number(value: object) -> float | None:
 
 def ns(value: object, unit: TimeUnit) -> int | None:
     """Return a duration in nanoseconds; negative if impossible, ``None`` if not a number."""
-    numeric = number(value)
+    numeric = value if isinstance(value, float) else number(value)
     if numeric is None:
         return None
     try:

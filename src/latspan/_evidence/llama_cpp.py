@@ -21,7 +21,7 @@ from latspan._wire import ResponseMetadata
 
 __all__ = ["MARKERS", "read"]
 
-_REQUIRED: Final = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
+_COUNTS: Final = ("prompt_n", "predicted_n")
 
 MARKERS: Final = frozenset({"timings"})
 """Body fields and headers; a response with llama.cpp's timings has at least one of them."""
@@ -32,14 +32,14 @@ def read(response: ResponseMetadata) -> ReportedTimings | None:
     timings = in_body(response, "timings")
     if timings is None:
         return None
-    times = list(map(number, map(timings.get, _REQUIRED)))
-    if None in times:
+    prefill_ns = ns(timings.get("prompt_ms"), "ms")
+    decode_ns = ns(timings.get("predicted_ms"), "ms")
+    if prefill_ns is None or decode_ns is None or None in map(number, map(timings.get, _COUNTS)):
         return None
-    _, prompt_ms, _, predicted_ms = times
     return ReportedTimings(
         system="llama_cpp",
-        prefill_ns=ns(prompt_ms, "ms"),
-        decode_ns=ns(predicted_ms, "ms"),
+        prefill_ns=prefill_ns,
+        decode_ns=decode_ns,
         queue_until_headers=response.streamed,
         raw=numbers_in(timings),
     )

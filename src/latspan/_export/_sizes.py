@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from latspan._spans import size_of_attributes, size_of_parts, size_of_text
@@ -21,11 +22,18 @@ MOST_BYTES: Final = "most_bytes"
 """Attribute of a span that was measured when it was created: its maximum encoded size in bytes."""
 
 
-def size_of(sent: ReadableSpan | ReadableLogRecord) -> int:
-    """Return the maximum encoded size of a span or an event in bytes, without its resource."""
-    most_bytes: int | None = getattr(sent, MOST_BYTES, None)
-    if most_bytes is not None:
-        return most_bytes
+def size_of(*sent: ReadableSpan | ReadableLogRecord) -> int:
+    """Return the maximum encoded size of spans and events in bytes, without their resource."""
+    measured: list[int | None] = list(map(getattr, sent, repeat(MOST_BYTES), repeat(None)))
+    if None not in measured:
+        return sum(cast("list[int]", measured))
+    return sum(
+        _computed_size(each) if size is None else size
+        for each, size in zip(sent, measured, strict=True)
+    )
+
+
+def _computed_size(sent: ReadableSpan | ReadableLogRecord) -> int:
     record: Any = getattr(sent, "log_record", None)
     if record is not None:
         return size_of_parts("", record.attributes or {})

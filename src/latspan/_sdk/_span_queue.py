@@ -23,7 +23,7 @@ _TAKEN_AT_ONCE: Final = 32
 """Number of spans that are taken out before the lock is released and the thread gives way."""
 
 
-def _no_size(_: Sent) -> int:
+def _no_size(*_: Sent) -> int:
     return 0
 
 
@@ -40,14 +40,14 @@ class SpanQueue:
     Args:
         room: Maximum number of queued spans, at least 1.
         room_bytes: Maximum size of all queued spans, in bytes.
-        size_of: Returns the size of a span in bytes; the same on each call.
+        size_of: Returns the size of the given spans in bytes; the same on each call.
     """
 
     def __init__(
         self,
         room: int,
         room_bytes: float = math.inf,
-        size_of: Callable[[Sent], int] = _no_size,
+        size_of: Callable[..., int] = _no_size,
     ) -> None:
         self._room = room
         self._room_bytes = room_bytes
@@ -79,7 +79,7 @@ class SpanQueue:
 
     def put(self, spans: Sequence[Sent]) -> bool:
         """Add spans, and return whether there was room without dropping others."""
-        size = sum(map(self._size_of, spans))
+        size = self._size_of(*spans)
         with self._lock:
             self._waiting.extend(spans)
             self._bytes += size
@@ -131,7 +131,7 @@ class SpanQueue:
 
     def give_back(self, spans: Sequence[Sent]) -> bool:
         """Put spans that were taken out back in front, and return whether all of them fit."""
-        size = sum(map(self._size_of, spans))
+        size = self._size_of(*spans)
         with self._lock:
             self.forget(spans)
             self._waiting.extendleft(reversed(spans))

@@ -8,7 +8,7 @@ an instant that is missing, early or late can shorten a segment but never cause 
 1. Transport, up to the last byte sent: ``prepare``, ``retry`` (the attempts before the one that got
    the response), ``pool_wait``, ``connect`` or ``dns`` and ``tcp``, ``tls``, ``send``.
 2. The wait and the tokens. In a stream, the intervals in which the caller held it are ``consumer``
-   (see ``_read_intervals``); the parts that servers reported are laid over the remaining intervals
+   (see ``_stream``); the parts that servers reported are laid over the remaining intervals
    in order.
 3. The end: ``stream_close``, ``postprocess``, or ``server_wait`` if the caller was waiting for
    another token.
@@ -22,7 +22,6 @@ from typing import Final
 
 from latspan._metrics import MetricValue, time_per_output_token
 from latspan._segments import Mark, Outcome, Segment, weaker
-from latspan._timeline._buffered import is_buffered, known_at_the_latest
 from latspan._timeline._constants import (
     CONNECT,
     CONSUMER,
@@ -62,12 +61,16 @@ from latspan._timeline._delays import (
 )
 from latspan._timeline._marks import Attempt, Reads, answering
 from latspan._timeline._observation import CallObservation, body_end_ns
-from latspan._timeline._read_intervals import ReadInterval
-from latspan._timeline._reconcile import Observed, reconcile
-from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled
+from latspan._timeline._reconcile import NO_EVIDENCE, Observed, Part, Reconciled, reconcile
 from latspan._timeline._segment_builder import SegmentBuilder, Timeline
-from latspan._timeline._smoothness import smoothness_metrics
-from latspan._timeline._stream import Stream, read_stream
+from latspan._timeline._stream import (
+    ReadInterval,
+    Stream,
+    is_buffered,
+    known_at_the_latest,
+    read_stream,
+    smoothness_metrics,
+)
 
 __all__ = ["call_timeline"]
 

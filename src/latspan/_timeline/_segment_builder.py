@@ -76,21 +76,30 @@ class SegmentBuilder:
         # Not `min`, here and below: the call would take half of the time, and this runs often.
         return instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
 
-    def until(self, instant_ns: int | None, name: str, source: Source = MEASURED) -> None:
-        """Lay ``name`` up to ``instant_ns``; nothing if that is unknown or has already passed."""
+    def until(
+        self,
+        instant_ns: int | None,
+        name: str,
+        source: Source = MEASURED,
+        *,
+        keeps_empty: bool = False,
+    ) -> None:
+        """
+        Lay ``name`` up to ``instant_ns``; nothing if that is unknown or has already passed.
+
+        Args:
+            instant_ns: Monotonic instant; ``None`` if it is unknown.
+            name: Name of the segment.
+            source: Source of its length.
+            keeps_empty: Whether a segment without length is laid too.
+        """
         if instant_ns is None:
             return
         end = instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
-        if end > self.cursor_ns:
-            self._append(end, name, source)
-
-    def exactly(self, length_ns: int, name: str, source: Source) -> None:
-        """Lay ``length_ns`` of ``name``; a reported length of zero is kept as information."""
-        end = self.clamp(self.cursor_ns + length_ns)
-        if end > self.cursor_ns or source is not MEASURED:
-            self._append(end, name, source)
-
-    def _append(self, end: int, name: str, source: Source) -> None:
+        if end <= self.cursor_ns:
+            if not keeps_empty:
+                return
+            end = self.cursor_ns
         self.cursor_ns = end
         names, sources, ends = self._names, self._sources, self._ends
         if names and names[-1] == name and sources[-1] is source:
@@ -99,6 +108,11 @@ class SegmentBuilder:
             names.append(name)
             sources.append(source)
             ends.append(end - self._start)
+
+    def exactly(self, length_ns: int, name: str, source: Source) -> None:
+        """Lay ``length_ns`` of ``name``; a reported length of zero is kept as information."""
+        keeps_empty = source is not MEASURED
+        self.until(self.cursor_ns + length_ns, name, source, keeps_empty=keeps_empty)
 
     def append(self, laid: Iterable[Segment]) -> list[Segment]:
         """

@@ -1,22 +1,87 @@
-"""Arrival times of the chunks of a stream, derived from its reads, with their sources."""
+"""
+Stream of a call as it was read: arrivals of its chunks, intervals between its reads, felt speed.
+
+An arrival has a source, because a chunk that was available before its read may have arrived at any
+earlier time. Felt speed is the effect of gaps and stalls on a person who reads along. A *buffered*
+stream was held back by a proxy or gateway until it was complete.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress, count, repeat
-from operator import sub
+from itertools import compress, count, groupby, repeat
+from operator import itemgetter, sub
 from typing import Final, NamedTuple
 
-from latspan._metrics import MetricValue
+from latspan._metrics import (
+    Expectations,
+    MetricValue,
+    buffer_needed,
+    fluidity,
+    stall_ratio,
+    stalls,
+    tokens_before,
+)
 from latspan._segments import Source
 from latspan._timeline._constants import ESTIMATED, MEASURED, new_tuple
 from latspan._timeline._marks import Reads
-from latspan._timeline._read_intervals import ReadIntervals, intervals_between
+from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
 
-__all__ = ["Stream", "read_stream"]
+__all__ = [
+    "ReadInterval",
+    "Stream",
+    "is_buffered",
+    "known_at_the_latest",
+    "read_stream",
+    "smoothness_metrics",
+]
 
 _VISIBLE: Final = int(ChunkKind.VISIBLE)
+_held: Final = itemgetter(1)
+
+_CHUNKS: Final = 8
+"""
+Minimum number of chunks. Servers may write several tokens at once, so fewer chunks prove little.
+"""
+_BURST_DIVISOR: Final = 10
+"""
+A stream counts as buffered if its tokens arrive at least this many times faster than generated.
+"""
+_LATE_NS: Final = 100 * NS_PER_MS
+"""
+Minimum difference of the two durations: twice the delay by which a busy machine was observed to
+record the first token late.
+"""
+
+ReadInterval = tuple[int, bool]
+"""
+An interval that ends at the return of a read: its end in monotonic nanoseconds, and whether it was
+held.
+
+In a held interval, the caller had the stream and each read found its chunk already available. Such
+an interval is the caller's time (``consumer``).
+"""
+
+
+class ReadIntervals(NamedTuple):
+    """
+    Time intervals of a stream up to its last token, and after it.
+
+    Args:
+        pieces: Intervals from the instant at which the caller received the stream to the last
+            token, or to the last read if there is no token.
+        tail: Intervals from the last token to the last read.
+        wait_ns: Nanoseconds to the first token, held intervals excluded.
+        reasoning_ns: The same, from there to the first visible token.
+        decode_ns: The same, from there to the last token.
+    """
+
+    pieces: Sequence[ReadInterval]
+    tail: Sequence[ReadInterval]
+    wait_ns: int
+    reasoning_ns: int
+    decode_ns: int
 
 
 class Stream(NamedTuple):
@@ -52,7 +117,8 @@ class Stream(NamedTuple):
 
     def arrival(self, chunk: int, since_ns: int) -> MetricValue:
         """Return the time from ``since_ns`` to the arrival of a chunk, with its source."""
-        return MetricValue(self.returns_ns[chunk] - since_ns, self.source(chunk))
+        source = ESTIMATED if self.late and self.late[chunk] else MEASURED
+        return MetricValue(self.returns_ns[chunk] - since_ns, source)
 
     def gaps(self) -> tuple[MetricValue, ...]:
         """Return the gaps between the arrivals of token-bearing chunks, each with its source."""
@@ -93,5 +159,137 @@ def read_stream(reads: Reads, handed_over_ns: int, hidden: Sequence[bool] = ()) 
         arrivals_ns=arrivals_ns,
         gaps_ns=list(map(sub, arrivals_ns[1:], arrivals_ns)),
         first_visible=first_visible,
-        intervals=intervals_between(handed_over_ns, returns_ns, held, ends=(first, seen, last)),
+        intervals=_intervals(handed_over_ns, returns_ns, held, ends=(first, seen, last)),
     )
+
+
+def _intervals(
+    handed_over_ns: int,
+    returns_ns: Sequence[int],
+    reader_bound: Sequence[bool],
+    *,
+    ends: tuple[int, int, int],
+) -> ReadIntervals:
+    """
+    Return the time intervals of a stream.
+
+    Args:
+        handed_over_ns: Instant at which the caller received the stream, monotonic nanoseconds.
+        returns_ns: Instants at which the reads returned, in order.
+        reader_bound: Whether each read was reader-bound; empty if none was.
+        ends: Positions of the reads of the first token, the first visible token and the last token.
+    """
+    if not returns_ns:
+        return ReadIntervals([(handed_over_ns, False)], [], 0, 0, 0)
+    if reader_bound:
+        return _held_up(handed_over_ns, list(zip(returns_ns, reader_bound, strict=True)), ends)
+    first, seen, last = ends
+    first_ns, seen_ns, last_ns = returns_ns[first], returns_ns[seen], returns_ns[last]
+    return ReadIntervals(
+        pieces=[(max(handed_over_ns, first_ns, seen_ns, last_ns), False)],
+        tail=[(returns_ns[-1], False)],
+        wait_ns=max(0, first_ns - handed_over_ns),
+        reasoning_ns=max(0, seen_ns - first_ns),
+        decode_ns=max(0, last_ns - seen_ns),
+    )
+
+
+def _held_up(
+    handed_over_ns: int, returns: list[ReadInterval], ends: tuple[int, int, int]
+) -> ReadIntervals:
+    """Return the intervals if the caller held the stream during some of them."""
+    pieces: list[ReadInterval] = [(handed_over_ns, False)]
+    flowing_ns: list[int] = []
+    begin = 0
+    for end in ends:
+        taken_ns = 0
+        for end_ns, held in _runs(returns[begin : end + 1]):
+            if not held:
+                taken_ns += max(0, end_ns - pieces[-1][0])
+            pieces.append((end_ns, held))
+        flowing_ns.append(taken_ns)
+        begin = end + 1
+    wait_ns, reasoning_ns, decode_ns = flowing_ns
+    return ReadIntervals(pieces, _runs(returns[begin:]), wait_ns, reasoning_ns, decode_ns)
+
+
+def _runs(returns: Sequence[ReadInterval]) -> list[ReadInterval]:
+    """Return one interval per run of consecutive reads that are all held or all not held."""
+    return [list(run)[-1] for _, run in groupby(returns, key=_held)]
+
+
+def smoothness_metrics(
+    stream: Stream, *, start_ns: int, tokens: int | None, expected: Expectations
+) -> dict[str, MetricValue]:
+    """
+    Return the gap, stall, fluidity and buffer metrics that are defined for a stream, by name.
+
+    Args:
+        stream: The stream as it was read.
+        start_ns: Start of the call, monotonic nanoseconds.
+        tokens: Number of tokens in all chunks; ``None`` if it is unknown, or if the stream has
+            several choices.
+        expected: Expectations that the stream is compared with.
+    """
+    arrivals_ns = stream.arrivals_ns
+    if not arrivals_ns:
+        return {}
+    source = stream.source(*stream.tokens)
+    metrics: dict[str, MetricValue] = {}
+    gaps_ns = stream.gaps_ns
+    if gaps_ns:
+        count, excess_ns = stalls(gaps_ns, expected.stall_ns)
+        metrics["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
+        metrics["stall_count"] = MetricValue(count, source)
+        metrics["stall_duration"] = MetricValue(excess_ns, source)
+        ratio = stall_ratio(excess_ns, arrivals_ns[-1] - arrivals_ns[0])
+        if ratio is not None:
+            metrics["stall_ratio"] = MetricValue(ratio, source)
+    if tokens is not None and tokens > 0:
+        if tokens != len(arrivals_ns):
+            # The distribution of the tokens over the chunks is an estimate.
+            source = ESTIMATED
+        before = tokens_before(len(arrivals_ns), tokens)
+        on_time = fluidity(
+            arrivals_ns,
+            before,
+            due_ns=start_ns + expected.first_token_ns,
+            token_ns=expected.token_ns,
+        )
+        metrics["fluidity"] = MetricValue(on_time, source)
+        if stream.first_visible is not None:
+            # Nothing is shown before the first visible chunk.
+            unseen = stream.tokens.index(stream.first_visible)
+            needed_ns = buffer_needed(
+                arrivals_ns[unseen:], before[unseen:], reading_ns=expected.reading_ns
+            )
+            metrics["buffer_needed"] = MetricValue(needed_ns, source)
+    return metrics
+
+
+def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
+    """
+    Return whether the tokens arrived in a burst, although the server generated them slowly.
+
+    Only the server's own report distinguishes this from a fast server. The read of the first token
+    must have waited for it; otherwise the caller may have read the stream late.
+
+    Args:
+        stream: The stream as it was read.
+        generation_ns: Generation time that the server reported, from a report that fits; ``None``
+            if it did not report any.
+    """
+    arrivals_ns = stream.arrivals_ns
+    if generation_ns is None or len(arrivals_ns) < _CHUNKS:
+        return False
+    if stream.late and stream.late[stream.tokens[0]]:
+        return False
+    burst_ns = arrivals_ns[-1] - arrivals_ns[0]
+    return burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _LATE_NS
+
+
+def known_at_the_latest(stream: Stream) -> Stream:
+    """
+    Return a buffered stream with every arrival marked as reader-bound: its time is only a maximum.
+    """
+    return stream._replace(late=[True] * len(stream.returns_ns))

@@ -63,20 +63,36 @@ def counted_by_provider(usage: Usage | None) -> TokenCounts:
     """
     if usage is None:
         return UNKNOWN_TOKENS
-    output, reasoning = _generated(usage)
+    # Most counts are missing in most responses.
+    prompt, cached, cache_write, output, reasoning, audio_input, audio_output = [
+        None if count is None else _count(count)
+        for count in (
+            usage.input,
+            usage.cached,
+            usage.cache_write,
+            usage.output,
+            usage.reasoning,
+            usage.audio_input,
+            usage.audio_output,
+        )
+    ]
+    if output is not None and reasoning:
+        output, reasoning = _generated(prompt, output, reasoning, _count(usage.total))
     return TokenCounts(
-        input=_count(usage.input),
-        cached=_count(usage.cached),
-        cache_write=_count(usage.cache_write),
+        input=prompt,
+        cached=cached,
+        cache_write=cache_write,
         output=output,
         reasoning=reasoning,
-        audio_input=_count(usage.audio_input),
-        audio_output=_count(usage.audio_output),
+        audio_input=audio_input,
+        audio_output=audio_output,
         source=TokenSource.PROVIDER,
     )
 
 
-def _generated(usage: Usage) -> tuple[int | None, int | None]:
+def _generated(
+    prompt: int | None, output: int, reasoning: int, total: int | None
+) -> tuple[int | None, int | None]:
     """
     Return the generated tokens, reasoning included, and the part that was reasoning.
 
@@ -84,10 +100,6 @@ def _generated(usage: Usage) -> tuple[int | None, int | None]:
     three. If reasoning exceeds the output and the total does not explain why, both counts are
     ``None``.
     """
-    output, reasoning = _count(usage.output), _count(usage.reasoning)
-    if output is None or not reasoning:
-        return output, reasoning
-    prompt, total = _count(usage.input), _count(usage.total)
     if prompt is not None and total is not None:
         if total == prompt + output + reasoning:
             return output + reasoning, reasoning
