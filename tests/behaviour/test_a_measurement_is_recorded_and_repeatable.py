@@ -14,18 +14,32 @@ import pytest
 
 from latspan import semconv
 from latspan._load import generated
-from latspan.testing import Script, ScriptedServer
-from support.measuring import chats_of, measure, starting, when_valid
+from latspan.testing import Script, ScriptedServer, ServedRequest
+from support.measuring import Measured, chats_of, measure, starting, when_valid
 
 _QUICK = Script.chat(tokens=4, prefill_ms=20, gap_ms=2, prompt_tokens=40)
 
 
-def _number_of(text: str) -> int:
-    return int(text.partition(":")[0].partition("-")[2])
+def _text(request: ServedRequest) -> str:
+    text: str = request.request_json["messages"][-1]["content"]
+    return text
 
 
 def _texts(server: ScriptedServer) -> list[str]:
-    return [each.request_json["messages"][-1]["content"] for each in chats_of(server)]
+    return [_text(each) for each in chats_of(server)]
+
+
+def _texts_by_index(done: Measured, server: ScriptedServer) -> dict[int, str]:
+    """Return the text of each request up to the last measured one, as the server received it."""
+    served = {each.index: each for each in chats_of(server)}
+    texts: dict[int, str] = {}
+    for record in done.recording.records("call"):
+        details: dict[str, Any] = dict(record.details)
+        if details[semconv.LATSPAN_LOAD_PHASE] != "drain":
+            # The scripted server's ids end in its number of the request.
+            number = int(details[semconv.GEN_AI_RESPONSE_ID].rpartition("-")[2])
+            texts[details[semconv.LATSPAN_LOAD_INDEX]] = _text(served[number])
+    return texts
 
 
 def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
@@ -56,19 +70,21 @@ def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
 def test_a_seed_repeats_prompts_order_and_arrivals(tmp_path: Path) -> None:
     """The fingerprints are equal, the server gets the same texts, and another seed differs."""
     conditions: list[dict[str, Any]] = []
-    texts: list[list[str]] = []
+    texts: list[dict[int, str]] = []
     for number, seed in enumerate(("5", "5", "6")):
         with ScriptedServer(_QUICK) as server:
             done = measure(
                 server.base_url, tmp_path / str(number), "--rate", "100", "--requests", "20",
                 "--warmup", "5", "--seed", seed,
             )  # fmt: skip
-            # Each begins with the seed and the number of its request.
-            texts.append(sorted(_texts(server), key=_number_of)[:26])
+            # Requests of the drain are sent until the last measured one has ended, so their number
+            # depends on the server.
+            texts.append(_texts_by_index(done, server))
         conditions.append(done.document["conditions"])
     names = ("prompts", "arrivals", "parameters", "seed", "cache")
     first, second, other = ({name: each[name] for name in names} for each in conditions)
     assert first == second
+    assert set(texts[0]) == set(range(26))
     assert texts[0] == texts[1]
     assert texts[0] != texts[2]
     for name in ("prompts", "arrivals", "seed"):
