@@ -9,14 +9,39 @@ FastAPI application without a middleware.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from latspan_asgi._instrumentor import StarletteInstrumentor
+from latspan._instrument import Instrumentor, Patches
 
 if TYPE_CHECKING:
     from latspan_asgi._middleware import LatspanMiddleware
 
 __all__ = ["LatspanMiddleware", "StarletteInstrumentor"]
+
+
+class StarletteInstrumentor(Instrumentor):
+    """Instrumentor that tracks the requests of Starlette and FastAPI applications."""
+
+    requires = ("starlette >= 0.27, < 2",)
+    library = "starlette.applications"
+
+    def patch(self, patches: Patches) -> None:
+        """
+        Patch the method that serves a request.
+
+        It belongs to the class, so applications that exist already are covered too, also if they
+        have built their middleware.
+        """
+        from starlette.applications import Starlette
+
+        from latspan_asgi._applications import serving
+
+        def call(wrapped: Any, app: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return serving(patches, wrapped, app, args, kwargs)
+
+        # OpenTelemetry's instrumentation puts a subclass in the place of the class.
+        (owner, *_) = [each for each in Starlette.__mro__ if "__call__" in vars(each)]
+        patches.wrap(owner, "__call__", call)
 
 
 def __getattr__(name: str) -> object:

@@ -8,6 +8,41 @@ exchange is recorded on its own.
 
 from __future__ import annotations
 
-from latspan_requests._instrumentor import RequestsInstrumentor, URLLib3Instrumentor
+from latspan._instrument import Instrumentor, Patches
 
 __all__ = ["RequestsInstrumentor", "URLLib3Instrumentor"]
+
+
+class URLLib3Instrumentor(Instrumentor):
+    """Instrumentor that switches urllib3, and requests with it, on and off."""
+
+    requires = ("urllib3 >= 1.26, < 3",)
+    triggers_start = False
+
+    def patch(self, patches: Patches) -> None:
+        """Patch the pools that send requests, their connections, and their responses."""
+        from latspan_requests import _bodies, _connections, _pools
+
+        _pools.patch_pools(patches)
+        _connections.patch_connections(patches)
+        _bodies.patch_bodies(patches)
+
+
+class RequestsInstrumentor(Instrumentor):
+    """
+    Instrumentor that switches the patches of requests itself on and off.
+
+    urllib3's patches record everything that requests sends and reads, except a ``with`` block
+    around a response of requests.
+    """
+
+    requires = ("requests >= 2.25, < 3",)
+    triggers_start = False
+
+    def patch(self, patches: Patches) -> None:
+        """Patch ``__enter__`` of a response."""
+        from requests import Response
+
+        from latspan_requests import _bodies
+
+        patches.replace(Response, "__enter__", _bodies.entering)
