@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan.integrations import Call, open_call
-from latspan.integrations.formats import GEMINI_GENERATE_CONTENT, ApiFormat
-from latspan_google_genai._embeddings import GEMINI_EMBEDDINGS
+from latspan.integrations.formats import (
+    GEMINI_GENERATE_CONTENT,
+    ApiFormat,
+    ChunkKind,
+    Usage,
+)
 
 __all__ = ["open_embeddings", "open_generation", "open_stream"]
 
@@ -33,6 +37,45 @@ def _body_of(response: Any) -> Mapping[str, Any]:
 _GENERATE_CONTENT: Final = replace(GEMINI_GENERATE_CONTENT, to_mapping=_body_of)
 
 
+def _never_a_token(chunk: Any) -> int:
+    del chunk
+    return int(ChunkKind.EMPTY)
+
+
+def _embeddings_body_of(response: Any) -> Mapping[str, Any]:
+    """
+    Return the token count of a response with embeddings; the long vectors are not copied.
+
+    It is reported for the whole request, or per text in the statistics of each embedding, as
+    Vertex AI does. Older versions of the SDK read only the latter.
+    """
+    count: object = getattr(getattr(response, "usage_metadata", None), "prompt_token_count", None)
+    if not isinstance(count, int):
+        embeddings: Any = getattr(response, "embeddings", None)
+        counts = [
+            getattr(getattr(each, "statistics", None), "token_count", None)
+            for each in cast("list[object]", embeddings or ())
+        ]
+        # A partial sum would be too low.
+        known = [each for each in counts if isinstance(each, int | float)]
+        count = int(sum(known)) if known and len(known) == len(counts) else None
+    return {"tokens": count}
+
+
+def _embeddings_usage(bodies: Iterable[Mapping[str, Any]]) -> Usage | None:
+    counts = [body["tokens"] for body in bodies if body.get("tokens") is not None]
+    return Usage(input=counts[-1]) if counts else None
+
+
+_EMBEDDINGS: Final = ApiFormat(
+    name="gemini.embeddings",
+    operation="embeddings",
+    classify_chunk=_never_a_token,
+    to_mapping=_embeddings_body_of,
+    usage=_embeddings_usage,
+)
+
+
 def open_generation(models: Any, kwargs: Mapping[str, Any]) -> Call | None:
     """
     Open a call for content that is not streamed.
@@ -51,7 +94,7 @@ def open_stream(models: Any, kwargs: Mapping[str, Any]) -> Call | None:
 
 def open_embeddings(models: Any, kwargs: Mapping[str, Any]) -> Call | None:
     """Open a call for embeddings; the arguments are those of the other functions."""
-    return _open(GEMINI_EMBEDDINGS, models, kwargs, attributes=_EMBEDDING_ATTRIBUTES)
+    return _open(_EMBEDDINGS, models, kwargs, attributes=_EMBEDDING_ATTRIBUTES)
 
 
 def _open_generation(models: Any, kwargs: Mapping[str, Any], *, streamed: bool) -> Call | None:

@@ -1,6 +1,8 @@
 """
 Logger of latspan: every value in a log line is made safe to display.
 
+A warning that may apply often is logged once per process, by :func:`warn_once`.
+
 Log lines quote the text of receivers, servers and exceptions. The filter is on the logger itself,
 so it runs before any handler receives a record: each value in a line, and each line of a traceback,
 passes through :func:`latspan._shown.foreign`. The exception object stays in the record unchanged.
@@ -14,7 +16,15 @@ from typing import Final
 
 from latspan._shown import foreign
 
-__all__ = ["EXPORT_FAILED", "EXPORT_REFUSED", "NOT_EXPORTED", "logger", "make_fit"]
+__all__ = [
+    "EXPORT_FAILED",
+    "EXPORT_REFUSED",
+    "NOT_EXPORTED",
+    "logger",
+    "make_fit",
+    "warn_once",
+    "warnings_given",
+]
 
 EXPORT_FAILED: Final = "exporting %s failed; they are kept, and dropped once the queue is full: %s"
 EXPORT_REFUSED: Final = (
@@ -28,6 +38,12 @@ _MOST_LINES: Final = 200
 """Maximum number of traceback lines that are logged: the last ones, which name the error."""
 
 logger: Final = logging.getLogger("latspan")
+
+_given: Final[set[str]] = set()
+"""Warnings that were logged, by the keys of :func:`warn_once`."""
+
+_messages: Final[list[str]] = []
+"""Messages that are the same each time; one that differs may quote a value of the application."""
 
 
 def make_fit(record: logging.LogRecord) -> bool:
@@ -64,6 +80,31 @@ def _traceback_of(error: BaseException) -> str:
         is_frame = part.startswith((" ", "\n"))
         lines += part.splitlines() if is_frame else [part.rstrip("\n")]
     return "\n".join(foreign(line) for line in lines[-_MOST_LINES:])
+
+
+def warn_once(
+    message: str, error: BaseException | None = None, *, about: str | None = None
+) -> None:
+    """
+    Log a warning, unless this process has already logged it.
+
+    Args:
+        message: Text of the warning.
+        error: Cause, logged with its traceback.
+        about: Key by which repeats are recognised, for a message that differs each time; the
+            message if not given.
+    """
+    once = about or message
+    if once not in _given:
+        _given.add(once)
+        if about is None:
+            _messages.append(message)
+        logger.warning("%s", message, exc_info=error)
+
+
+def warnings_given() -> tuple[str, ...]:
+    """Return the warnings that this process has logged, except those that differ each time."""
+    return tuple(_messages)
 
 
 if make_fit not in logger.filters:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import latspan
-from latspan import Snapshot, _warn_once
+from latspan import Snapshot, _log
 from latspan.errors import EmptyHistogramError
 from latspan.testing import capture
 
@@ -29,7 +29,7 @@ QUESTIONS: dict[str, Callable[[Snapshot], object]] = {
 @pytest.fixture(autouse=True)
 def instrumented_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what other tests were warned of, have instrumented and configured."""
-    monkeypatch.setattr(_warn_once, "_given", set[str]())
+    monkeypatch.setattr(_log, "_given", set[str]())
     monkeypatch.setattr("latspan._instrument._discovery._switched_on", {})
     monkeypatch.setattr("latspan._sdk._lifecycle._was_configured", False)
     yield

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import Kind, _warn_once
+from latspan import Kind, _log
 from latspan.errors import UnknownNameError
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord
@@ -20,7 +20,7 @@ from tests.servers.conftest import MS, App, Server, answering
 @pytest.fixture(autouse=True)
 def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what other tests were warned of."""
-    monkeypatch.setattr(_warn_once, "_given", set[str]())
+    monkeypatch.setattr(_log, "_given", set[str]())
 
 
 def _of(seen: Captured, kind: Kind) -> list[RequestRecord]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from latspan import Kind
 from latspan.testing import Captured, RequestRecord
 from latspan.testing._loopback import Loopback, whole
-from latspan.testing._payloads._aws_messages import encode_exception, encode_message
+from latspan.testing._payloads.bedrock import encode_exception, encode_message
 from latspan.testing.contract import Reply, json_reply, stream_reply
 
 __all__ = [

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan._log import logger
-from latspan._warn_once import warn_once
+from latspan._log import logger, warn_once
 from latspan.errors import ConfigError
 
 HOSTILE = "http://user:S3CRET@host \x1b]0;x\x07\n2026-01-01 ERROR forged \u202e"

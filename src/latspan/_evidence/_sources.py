@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple
 
+from latspan._log import warn_once
 from latspan._segments import ReportedTimings
-from latspan._warn_once import warn_once
 from latspan._wire import ResponseMetadata
 
 __all__ = ["Adapter", "EvidenceSource", "installed_sources"]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from latspan._export._back_off import BackOff
     from latspan._export._console import ConsoleLines
     from latspan._export._environment import SpanBatches, event_batches, span_batches
-    from latspan._export._event_record import event_record
     from latspan._export._histogram_log import HistogramLogs
     from latspan._export._http_session import http_session
     from latspan._export._interval_export import IntervalExporter, PeriodicExport
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from latspan._export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
     from latspan._export._otlp_metrics import MetricsExporter, OtlpMetrics
     from latspan._export._otlp_payloads import OtlpPayloads
-    from latspan._export._otlp_spans import OtlpSpans, otlp_events, otlp_spans
+    from latspan._export._otlp_spans import OtlpSpans, event_record, otlp_events, otlp_spans
     from latspan._export._private_spans import PrivateSink
     from latspan._export._resource import resource_of, resource_of_child
     from latspan._export._self_metrics import SelfMetric, readings_of
@@ -81,7 +80,7 @@ _HOMES: Final = {
     "SpanBatches": "_environment",
     "application_sink": "_application_sink",
     "event_batches": "_environment",
-    "event_record": "_event_record",
+    "event_record": "_otlp_spans",
     "http_session": "_http_session",
     "metrics_parts": "_metrics",
     "otlp_events": "_otlp_spans",

@@ -9,11 +9,12 @@ interval is missing in it, the series is converted from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from latspan._export._explicit import explicit_counts
 from latspan._export._exponential import (
     DEFAULT_MAX_BUCKETS,
     DEFAULT_SCALE,
@@ -25,11 +26,18 @@ from latspan._export._exponential import (
 from latspan._recording import Series, SeriesKey
 from latspan._slices import give_way
 from latspan.histogram import Histogram
+from latspan.histogram._buckets import HIGHEST_NS, index_of, lowest_value_of
+from latspan.histogram._groups import BucketGroups
+from latspan.histogram._histogram import counts_of
 
-__all__ = ["Conversion", "KeptConversion"]
+__all__ = ["Conversion", "KeptConversion", "explicit_counts"]
 
 _KEPT_PER_VALUE: Final = 2
 """Maximum number of exponential buckets per value that are kept until the next export."""
+
+_HDR_BUCKETS: Final = index_of(HIGHEST_NS) + 1
+_AT_ONCE: Final = 256
+"""Number of HDR buckets whose explicit bucket is looked up between two pauses."""
 
 
 class Conversion:
@@ -162,3 +170,46 @@ class KeptConversion(Conversion):
         if interval is None or interval.histogram.count != missing:
             return None, None
         return kept.buckets, interval.histogram
+
+
+def explicit_counts(
+    histogram: Histogram,
+    bounds: tuple[float, ...],
+    *,
+    per_bound: float = 1,
+    earlier: Sequence[int] = (),
+) -> tuple[int, ...]:
+    """
+    Return the number of values in each explicit bucket.
+
+    An HDR bucket that contains a boundary is counted on the side of its lowest value: a value
+    equal to a boundary never counts as above it, and a value up to 1/1024 above a boundary may
+    count as below it. The bucket of a value never depends on other values, so a count of a
+    cumulative series never decreases.
+
+    Args:
+        histogram: Histogram of nanoseconds or of plain numbers.
+        bounds: Ascending; bucket ``i`` holds the values in ``(bounds[i - 1], bounds[i]]``.
+        per_bound: Number of histogram units per unit of the bounds: 1e9 for bounds in seconds.
+        earlier: Counts to which these are added; none unless given.
+
+    Returns:
+        The counts, one more than there are bounds.
+
+    Source: OpenTelemetry metrics data model, "Histogram".
+    """
+    counts = counts_of(histogram)
+    held = earlier or bytes(len(bounds) + 1)
+    added = [*counts.grouped(_groups_of(bounds, per_bound), held, 0)]
+    added[bisect_left(bounds, 0)] += counts.zeros
+    return tuple(added)
+
+
+@cache
+def _groups_of(bounds: tuple[float, ...], per_bound: float) -> BucketGroups:
+    table = bytearray()
+    for index in range(_HDR_BUCKETS):
+        table.append(bisect_left(bounds, lowest_value_of(index) / per_bound))
+        if not index % _AT_ONCE:
+            give_way()
+    return BucketGroups(bytes(table))

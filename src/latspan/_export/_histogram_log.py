@@ -8,7 +8,7 @@ import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
-from latspan._export._pending import Unsent
+from latspan._export._interval_export import Unsent
 from latspan._recording import Snapshot, write_interval
 from latspan._units import NS_PER_S
 from latspan.errors import HistogramWriteError

@@ -16,20 +16,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from latspan._export._environment import export_interval_s
 from latspan._export._export_errors import ExportErrors
 from latspan._export._last_export import LastExport
 from latspan._log import logger
-from latspan._recording import Recorder, Snapshot
-from latspan._slices import Slices, release
+from latspan._recording import Recorder, Series, SeriesKey, Snapshot
+from latspan._slices import Slices, give_way, release
 from latspan._units import from_unit
 from latspan.errors import ConfigError, LatspanError
 
-__all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport"]
+__all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport", "Unsent"]
 
 
 _T = TypeVar("_T")
@@ -75,6 +77,47 @@ class IntervalExporter(Protocol):
 
 def _do_nothing() -> None:
     pass
+
+
+class Unsent:
+    """
+    Intervals that an exporter has received and not delivered yet, merged into one snapshot.
+
+    Not thread-safe.
+    """
+
+    __slots__ = ("_delivered", "_snapshot")
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._delivered: set[SeriesKey] = set()
+        """Series of the snapshot that were delivered."""
+
+    def joined_by(self, interval: Snapshot) -> Snapshot:
+        """Merge ``interval`` into the pending snapshot and return it."""
+        if self._snapshot is None:
+            self._snapshot = interval
+        else:
+            self._snapshot = self._left_of(self._snapshot).merge(interval)
+        self._delivered = set()
+        return self._snapshot
+
+    def delivered(self, keys: Iterable[SeriesKey]) -> None:
+        """Remove delivered series from the pending snapshot."""
+        if self._snapshot is not None:
+            self._delivered.update(keys)
+
+    def all_delivered(self) -> None:
+        """Clear the pending snapshot after everything was delivered."""
+        self._snapshot, self._delivered = None, set()
+
+    def _left_of(self, snapshot: Snapshot) -> Snapshot:
+        left: dict[SeriesKey, Series] = {}
+        for key, series in snapshot.series.items():
+            if key not in self._delivered:
+                left[key] = series
+            give_way()
+        return replace(snapshot, series=MappingProxyType(left))
 
 
 class PeriodicExport:

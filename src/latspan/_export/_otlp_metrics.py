@@ -18,8 +18,8 @@ from latspan._export._back_off import BackOff
 from latspan._export._conversion import Conversion, KeptConversion
 from latspan._export._environment import export_timeout_s, exports_exemplars, histogram_temporality
 from latspan._export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE
+from latspan._export._interval_export import Unsent
 from latspan._export._metrics import metrics_parts
-from latspan._export._pending import Unsent
 from latspan._export._self_metrics import About, SelfMetric, refused
 from latspan._export._sending import Sending
 from latspan._recording import Exemplar, Recorder, SeriesKey, Snapshot

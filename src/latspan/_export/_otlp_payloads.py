@@ -12,8 +12,8 @@ from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportRes
 from opentelemetry.sdk.resources import Resource
 
 from latspan import semconv
+from latspan._export._interval_export import Unsent
 from latspan._export._metrics import PART_BYTES, SCOPE
-from latspan._export._pending import Unsent
 from latspan._export._self_metrics import SelfMetric, refused
 from latspan._export._sending import Sending
 from latspan._recording import Series, SeriesKey, Snapshot, tag_of

@@ -11,11 +11,13 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from latspan._export._otlp import otlp_log_exporter, otlp_span_exporter
 from latspan._export._sending import Sending, SpanAnswer
-from latspan._log import logger
-from latspan._warn_once import warn_once
+from latspan._log import logger, warn_once
 
 if TYPE_CHECKING:
+    from opentelemetry._logs import LogRecord
+    from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk._logs.export import LogRecordExporter
+    from opentelemetry.sdk.resources import Resource
 
     from latspan._export._http_session import HttpSession
 
@@ -108,3 +110,19 @@ def otlp_events(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None
 
     session = http_session("LOGS")
     return OtlpSpans(otlp_log_exporter(protocol, endpoint, session), session, signal="events")
+
+
+def event_record(record: LogRecord, resource: Resource) -> ReadableLogRecord:
+    """
+    Return an event in the form that exporters accept.
+
+    Args:
+        record: The event.
+        resource: The resource of this process.
+    """
+    # Only events need the log records of the SDK.
+    from opentelemetry.sdk._logs import ReadableLogRecord
+
+    from latspan._export._metrics import SCOPE
+
+    return ReadableLogRecord(record, resource, SCOPE)

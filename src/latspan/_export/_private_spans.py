@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
@@ -18,11 +18,11 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
+    TraceFlags,
 )
 
 from latspan._export._recording_span import RecordingSpan, Written
 from latspan._export._sizes import size_of_span, size_of_state
-from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan._otel.context_keys import current_span, with_current_span
 from latspan._otel.limits import always_within, limited
 from latspan._otel.samplers import constant_decisions
@@ -40,7 +40,17 @@ from latspan._spans import (
 from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL
 
-__all__ = ["PrivateSink"]
+__all__ = ["TRACE_FLAGS", "PrivateSink", "has_random_id"]
+
+_RANDOM_TRACE_ID: Final = 0x02
+"""A trace flag of W3C Trace Context Level 2, propagated unchanged from the trace's root."""
+
+TRACE_FLAGS: Final = {
+    (sampled, is_random): TraceFlags(TraceFlags.SAMPLED * sampled | _RANDOM_TRACE_ID * is_random)
+    for sampled in (False, True)
+    for is_random in (False, True)
+}
+"""Flags of a trace, by whether it is sampled and whether its ID is random."""
 
 _SCOPE = InstrumentationScope("latspan", __version__, SCHEMA_URL)
 _FAILED = Status(StatusCode.ERROR)
@@ -312,3 +322,8 @@ class _PrivateSpan:
             finished=finished,
             written=written,
         )
+
+
+def has_random_id(span_context: SpanContext) -> bool:
+    """Return whether a span context has the flag for a random trace ID."""
+    return bool(span_context.trace_flags & _RANDOM_TRACE_ID)

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Tracer
 from opentelemetry.sdk.trace.sampling import SamplingResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
+from latspan._export._private_spans import TRACE_FLAGS, has_random_id
 from latspan._otel.limits import limited
 from latspan._otel.samplers import looks_at_the_trace_alone
 from latspan._otel.tracers import Processors, limits_of, scope_of

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         is_instrumented,
         track_inside,
     )
-    from latspan._instrument._coroutines import impersonate
     from latspan._instrument._exchange import Exchange
     from latspan._instrument._hooks import (
         Attempt,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     )
     from latspan._instrument._instrumentor import Instrumentor
     from latspan._instrument._methods import ModelMethod, patch_method, unless_inside, with_names
-    from latspan._instrument._patching import Patches, Wrapper
+    from latspan._instrument._patching import Patches, Wrapper, impersonate
     from latspan._instrument._responses import track_http_response, track_response
     from latspan._instrument._served import ServerRequest
     from latspan._instrument._stream_classes import (
@@ -169,7 +168,7 @@ _FOR_INTEGRATIONS = {
     "requests_usage": "_hooks",
     "body_tracker": "_bodies",
     "closing_of": "_close_hooks",
-    "impersonate": "_coroutines",
+    "impersonate": "_patching",
     "inside": "_hooks",
     "is_excluded": "_urls",
     "has_global_provider": "_coexistence",

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
-from latspan._warn_once import warn_once
+from latspan._log import warn_once
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

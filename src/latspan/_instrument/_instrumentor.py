@@ -12,7 +12,7 @@ from latspan._instrument._discovery import note_patched, note_switched_on
 from latspan._instrument._import_hooks import stop_awaiting, when_imported
 from latspan._instrument._patching import Patches
 from latspan._instrument._requirements import conflict_with, library_of
-from latspan._warn_once import warn_once
+from latspan._log import warn_once
 
 if TYPE_CHECKING:
     from latspan._instrument._warmer import UnderlyingClient

@@ -25,10 +25,9 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from typing import Any
 
-from latspan._instrument._coroutines import impersonate
 from latspan._instrument._hooks import Call, requests_usage
 from latspan._instrument._outcomes import failure_of
-from latspan._instrument._patching import Patches, Wrapper
+from latspan._instrument._patching import Patches, Wrapper, impersonate
 from latspan._instrument._responses import (
     named_like,
     track_async_generator,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from latspan._warn_once import warn_once
+from latspan._log import warn_once
 
 __all__ = ["Conflict", "conflict_with", "holds", "library_of", "version_of"]
 

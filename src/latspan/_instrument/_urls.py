@@ -14,8 +14,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from latspan import _runtime
+from latspan._log import warn_once
 from latspan._operations import SentRequest
-from latspan._warn_once import warn_once
 
 __all__ = ["address_of", "is_excluded", "port_of", "sent_request"]
 

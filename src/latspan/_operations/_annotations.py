@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._log import warn_once
 from latspan._metrics import MetricValue, time_per_output_token
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue
-from latspan._warn_once import warn_once
 
 __all__ = ["MOST_CUSTOM", "NOTHING_MORE", "Annotations", "Generation", "Known"]
 

@@ -28,6 +28,7 @@ from opentelemetry.context import Context
 
 from latspan import _runtime
 from latspan._fork import this_process
+from latspan._log import warn_once
 from latspan._metrics import MetricValue
 from latspan._operations._context import (
     Entered,
@@ -47,7 +48,6 @@ from latspan._segments import Kind, Outcome, Side, Source
 from latspan._spans import AttributeValue, given_attributes
 from latspan._timeline import ChildInterval
 from latspan._units import from_unit
-from latspan._warn_once import warn_once
 from latspan._wire import server_timing
 
 __all__ = ["Handoff", "attached", "handoff_here"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from latspan._log import warn_once
 from latspan._recording._empty_reason import is_mistake, parts_of
 from latspan._recording._questions import (
     NO_DEFAULT,
@@ -31,7 +32,6 @@ from latspan._recording._series import (
 from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind
 from latspan._slices import give_way
 from latspan._units import MetricUnit, TimeUnit
-from latspan._warn_once import warn_once
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,13 +1,17 @@
-"""Decisions to keep or drop the trace of a request that has ended."""
+"""
+Decisions to keep or drop the trace of a request that has ended.
+
+The duration of a request is compared with the latest durations of similar requests. Traces that are
+kept in addition draw on a budget, which the unused allowance of all requests fills.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from typing import Final, NamedTuple
 
-from latspan._sampling._budget import Budget
-from latspan._sampling._window import Window
-
-__all__ = ["Decisions", "Ended"]
+__all__ = ["Decisions", "Ended", "Window"]
 
 # Shares of the configured ratio: for the slowest traces, for late first tokens, and for the
 # random sample. The rest of the ratio is for failures and unusual durations. The shares were chosen
@@ -31,6 +35,25 @@ Sampling", for the threshold that it is compared with.
 """
 
 
+_FREE: Final = 300
+"""Number of requests at the start without a limit, because too few durations are known yet."""
+
+_ON_TRUST: Final = 1_000
+"""Number of requests whose allowance is available from the start, for an early burst."""
+
+_LONGEST: Final = 10_000
+"""
+Maximum number of requests whose allowance can accumulate, which limits a burst after a long quiet
+time.
+"""
+
+_SIZE: Final = 2_000
+"""Number of durations: a p97 of 2,000 is between the true p96 and p98 in 99 of 100 windows."""
+
+_STEP: Final = 100
+"""Number of durations between two stored thresholds."""
+
+
 class Ended(NamedTuple):
     """
     Data about the outermost span of a trace, on which the decision is based.
@@ -51,6 +74,88 @@ class Ended(NamedTuple):
 class _Windows(NamedTuple):
     durations: Window
     first_tokens: Window
+
+
+class Budget:
+    """
+    Number of traces that may be kept in addition. Not thread-safe.
+
+    Args:
+        ratio: Number of kept traces that each request allows, in (0, 1).
+    """
+
+    __slots__ = ("_left", "_ratio", "_seen")
+
+    def __init__(self, ratio: float) -> None:
+        self._ratio = ratio
+        self._left = ratio * _ON_TRUST
+        self._seen = 0
+
+    def earn(self) -> None:
+        """Add the allowance of one request."""
+        self._seen += 1
+        self._left = min(self._left + self._ratio, self._ratio * _LONGEST)
+
+    def spend(self) -> None:
+        """Subtract a kept trace; the budget may become negative."""
+        self._left -= 1
+
+    @property
+    def suffices(self) -> bool:
+        """Whether one more trace may be kept because its duration is unusual."""
+        return self._left > 0 or self._seen <= _FREE
+
+    @property
+    def is_left_over(self) -> bool:
+        """
+        Whether one more trace may be kept for a weaker reason: the budget is larger than initially.
+        """
+        return self._left > self._ratio * _ON_TRUST or self._seen <= _FREE
+
+
+class Window:
+    """
+    Sliding window of the latest 2,000 durations. Not thread-safe.
+
+    Args:
+        share: Fraction of the durations above the stored thresholds, in (0, 1).
+    """
+
+    __slots__ = ("_latest", "_ordered", "_seen", "_share", "_thresholds")
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._latest: deque[int] = deque()
+        self._ordered: list[int] = []
+        self._thresholds: deque[int] = deque(maxlen=_SIZE // _STEP)
+        self._seen = 0
+
+    @property
+    def seen(self) -> int:
+        """Number of durations added so far."""
+        return self._seen
+
+    def slower_share(self, duration_ns: int) -> float:
+        """Return the fraction, in [0, 1], of durations that are as long or longer; 0 if empty."""
+        held = len(self._ordered)
+        return (held - bisect_left(self._ordered, duration_ns)) / held if held else 0.0
+
+    def is_unusual(self, duration_ns: int) -> bool:
+        """
+        Return whether a duration exceeds the threshold of 2,000 requests ago, or the oldest one.
+        """
+        return not self._thresholds or duration_ns > self._thresholds[0]
+
+    def add(self, duration_ns: int) -> None:
+        """Add a duration; a full window drops its oldest one."""
+        if len(self._latest) == _SIZE:
+            del self._ordered[bisect_left(self._ordered, self._latest.popleft())]
+        self._latest.append(duration_ns)
+        insort(self._ordered, duration_ns)
+        self._seen += 1
+        if self._seen % _STEP == 0:
+            slow = max(1, round(self._share * len(self._ordered)))
+            self._thresholds.append(self._ordered[-slow])
 
 
 class Decisions:

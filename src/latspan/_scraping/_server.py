@@ -14,12 +14,12 @@ from http.client import HTTPException, IncompleteRead
 from typing import Final
 from urllib.error import HTTPError, URLError
 
+from latspan._log import warn_once
 from latspan._runtime import handle_internal_errors
 from latspan._scraping._pages import read_metrics, read_slots
 from latspan._scraping._sample_buffer import Sample, SampleBuffer
 from latspan._shown import address, foreign
 from latspan._units import NS_PER_S
-from latspan._warn_once import warn_once
 
 __all__ = ["ScrapeTarget", "Server"]
 

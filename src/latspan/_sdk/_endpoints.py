@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from latspan import _shown
-from latspan._warn_once import warn_once
+from latspan._log import warn_once
 from latspan.errors import ConfigError
 
 __all__ = [

@@ -26,7 +26,7 @@ from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
 from latspan._instrument._instrumentor import triggers_of
-from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED, logger
+from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED, logger, warnings_given
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -36,7 +36,6 @@ from latspan._sdk._observation import (
     write_observation,
 )
 from latspan._segments import Kind
-from latspan._warn_once import warnings_given
 
 if TYPE_CHECKING:
     from latspan._sdk._assembly import Assembly

@@ -8,12 +8,12 @@ from typing import Final
 from opentelemetry import context, trace
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
+from latspan._log import warn_once
 from latspan._operations._enclosing import active_scope
 from latspan._otel.context_keys import current_span
 from latspan._otel.providers import has_span_processors, is_unset
 from latspan._spans import ApiSink, NoSink, SpanSink
 from latspan._version import __version__
-from latspan._warn_once import warn_once
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["SpanRouter"]

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
 from latspan._spans._api import ApiSink, start_and_end
-from latspan._spans._encodable import LONGEST_TEXT, encodable, encodable_data, measured
+from latspan._spans._encodable import (
+    LONGEST_TEXT,
+    SPAN_BYTES,
+    encodable,
+    encodable_data,
+    measured,
+    size_of_attributes,
+    size_of_parts,
+    size_of_text,
+)
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._given import given_attributes
-from latspan._spans._sizes import SPAN_BYTES, size_of_attributes, size_of_parts, size_of_text
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,

@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind
 
 from latspan import semconv
 from latspan._segments import Segment, SegmentName, Source
-from latspan._spans._sizes import size_of_parts
+from latspan._spans._encodable import size_of_parts
 from latspan._spans._span import AttributeValue, ChildSpan
 from latspan._text import text_of
 from latspan._timeline import Attempt

@@ -1,4 +1,8 @@
-"""Conversion of attributes so that every exporter can encode them; a bad value affects no other."""
+"""
+Conversion of attributes so that every exporter can encode them, and their maximum encoded size.
+
+A bad value affects no other. The size, in bytes, is computed without encoding.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from latspan import semconv
-from latspan._spans._sizes import ATTRIBUTE_BYTES, NUMBER_BYTES, size_of_attributes
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
 from latspan._wire import LONGEST_CONTENT, written
 
-__all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data", "measured"]
+__all__ = [
+    "LONGEST_TEXT",
+    "MOST_ITEMS",
+    "SPAN_BYTES",
+    "encodable",
+    "encodable_data",
+    "measured",
+    "size_of_attributes",
+    "size_of_parts",
+    "size_of_text",
+]
 
 LONGEST_TEXT: Final = 16_384
 """Maximum number of characters kept of an attribute's text, or of all texts in its list."""
 
 MOST_ITEMS: Final = 128
 """Maximum number of items kept of a list."""
+
+_ATTRIBUTE_BYTES: Final = 16
+"""Size of the tags and lengths of one attribute."""
+
+_NUMBER_BYTES: Final = 12
+_NUMBERS: Final = frozenset({bool, int, float})
+
+SPAN_BYTES: Final = 160
+"""Size of the identities, times, kind, flags and status of a span."""
 
 _CONTENT: Final = frozenset(
     {
@@ -76,21 +98,21 @@ def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
         is_fine = names.isascii() and max(map(len, attributes), default=0) <= LONGEST_NAME
     except TypeError:
         names, is_fine = "", False
-    size = ATTRIBUTE_BYTES * len(attributes) + len(names)
+    size = _ATTRIBUTE_BYTES * len(attributes) + len(names)
     for value in attributes.values():
         kind = value.__class__
         if kind is str:
             is_fine = is_fine and value.isascii() and len(value) <= LONGEST_TEXT
             size += len(value)
         elif kind is float or kind is bool:
-            size += NUMBER_BYTES
+            size += _NUMBER_BYTES
         elif kind is int:
             is_fine = is_fine and _LEAST_INT <= value <= _MOST_INT
-            size += NUMBER_BYTES
+            size += _NUMBER_BYTES
         elif kind is tuple and len(value) == 1 and value[0].__class__ is str:
             # This is the case for the finish reasons of nearly every call.
             is_fine = is_fine and value[0].isascii() and len(value[0]) <= LONGEST_TEXT
-            size += ATTRIBUTE_BYTES + len(value[0])
+            size += _ATTRIBUTE_BYTES + len(value[0])
         else:
             is_fine = False
     if is_fine:
@@ -156,3 +178,31 @@ def encodable_data(value: object, deepest: int = _DEEPEST_IN_EVENTS) -> Any:
         items = cast("Sequence[object]", value)
         return [encodable_data(inner, deepest - 1) for inner in items]
     return _encodable_item(value, LONGEST_CONTENT)
+
+
+def size_of_text(value: object) -> int:
+    """Return the number of bytes that ``value`` takes as text."""
+    text = value if isinstance(value, str) else str(value)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def size_of_attributes(attributes: Mapping[str, Any]) -> int:
+    """Return the maximum number of bytes that attributes take when encoded."""
+    # This runs on the caller's thread for an application's spans: no call per attribute.
+    size = _ATTRIBUTE_BYTES * len(attributes)
+    for name, value in attributes.items():
+        size += len(name) if name.isascii() else size_of_text(name)
+        kind = value.__class__
+        if kind in _NUMBERS:
+            # Formatting the number would take longer than all the rest.
+            size += _NUMBER_BYTES
+        elif kind is str and value.isascii():
+            size += len(value)
+        else:
+            size += size_of_text(value)
+    return size
+
+
+def size_of_parts(name: str, attributes: Mapping[str, Any]) -> int:
+    """Return the maximum encoded size of a span in bytes, for a name and attributes alone."""
+    return SPAN_BYTES + size_of_text(name) + size_of_attributes(attributes)

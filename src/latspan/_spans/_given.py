@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from latspan._log import warn_once
 from latspan._spans._encodable import encodable
 from latspan._spans._span import AttributeValue
 from latspan._text import text_of
-from latspan._warn_once import warn_once
 
 __all__ = ["given_attributes"]
 

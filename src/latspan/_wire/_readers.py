@@ -1,4 +1,4 @@
-"""Choice of the reader for a stream by its framing."""
+"""Readers of a stream by its framing; the one of JSON lines (NDJSON) is in this module."""
 
 from __future__ import annotations
 
@@ -6,12 +6,56 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from latspan._wire._api_format import ApiFormat, Framing
+from latspan._wire._body import to_plain
 from latspan._wire._events import EventReader
-from latspan._wire._lines import LineReader
 from latspan._wire._messages import MessageReader
-from latspan._wire._stream_reader import StreamReader
+from latspan._wire._stream_reader import EMPTY, LONGEST_EVENT, LONGEST_PREAMBLE, StreamReader
 
 __all__ = ["open_reader"]
+
+_LF: Final = 0x0A
+
+
+class LineReader(StreamReader):
+    """
+    Reader of one stream of JSON lines; each line is one event.
+
+    Reads may split the stream at any byte. The first line that is not blank decides: a stream has
+    no preamble.
+
+    A line counts once its line feed has arrived, as it does for a client that reads by lines. The
+    last line may lack it: :meth:`flush` reads that line.
+    """
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> int:
+        """Return the highest chunk kind of the lines completed by ``data``, as a plain integer."""
+        if self.foreign:
+            return EMPTY
+        self._parts.append(data)
+        if _LF not in data:
+            self._length += len(data)
+            if self._length > (LONGEST_PREAMBLE if self.api_format is None else LONGEST_EVENT):
+                self._give_up()
+            return EMPTY
+        whole, _, rest = b"".join(self._parts).rpartition(b"\n")
+        self._parts, self._length = ([rest] if rest else []), len(rest)
+        most = EMPTY
+        for each in whole.split(b"\n"):
+            line = each.strip()
+            if line:
+                most = max(most, self._classified(line))
+                if self.foreign:
+                    return EMPTY
+        return most
+
+    def flush(self) -> None:
+        """Read the last line, which may have no line feed."""
+        # The caller may have left in the middle of a line and may read on.
+        if to_plain(b"".join(self._parts)):
+            self.feed(b"\n")
+
 
 _READERS: Final[dict[Framing, type[StreamReader]]] = {
     Framing.EVENTS: EventReader,

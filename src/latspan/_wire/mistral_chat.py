@@ -16,8 +16,8 @@ from latspan._wire._api_format import ChunkKind
 from latspan._wire._body import Body, copied
 from latspan._wire._content import ContentShape, Fragment
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT
-from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan._wire.openai_chat import OPENAI_CHAT, body_of, kind_of_content
+from latspan._wire.openai_completions import OPENAI_COMPLETIONS_CONTENT
 
 __all__ = ["MISTRAL_CHAT", "MISTRAL_FIM"]
 

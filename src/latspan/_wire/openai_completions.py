@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, cast
 
 from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat
+from latspan._wire._body import Body
+from latspan._wire._content import (
+    Content,
+    ContentShape,
+    Fragment,
+    FragmentKind,
+    Message,
+    message,
+    parts_of,
+    position_of,
+    read,
+)
 from latspan._wire._fields import choices_requested
-from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan._wire.openai_chat import (
     attributes,
     body_of,
@@ -17,7 +29,7 @@ from latspan._wire.openai_chat import (
     usage,
 )
 
-__all__ = ["OPENAI_COMPLETIONS"]
+__all__ = ["OPENAI_COMPLETIONS", "OPENAI_COMPLETIONS_CONTENT"]
 
 _EMPTY = int(ChunkKind.EMPTY)
 _VISIBLE = int(ChunkKind.VISIBLE)
@@ -48,6 +60,28 @@ def _only_text(chunk: Any) -> int:
 def _kind_of_event(event: bytes) -> int:
     return _VISIBLE if _TOKEN.search(event) else _EMPTY
 
+
+def _request_content(body: Body) -> Content:
+    prompt: object = body.get("prompt")
+    prompts = cast("list[object]", prompt) if isinstance(prompt, list) else [prompt]
+    return Content(input=tuple(_message(each) for each in prompts if each), is_chat=False)
+
+
+def _message(prompt: object) -> Message:
+    # A prompt may consist of token ids, whose text is not available without the tokenizer.
+    return message("user", parts_of(prompt) if isinstance(prompt, str) else [{"type": "tokens"}])
+
+
+def _fragments(response: Any) -> Iterator[Fragment]:
+    for choice in read(response, "choices") or ():
+        words = read(choice, "text")
+        if isinstance(words, str) and words:
+            yield Fragment(FragmentKind.TEXT, words, position_of(read(choice, "index")))
+
+
+OPENAI_COMPLETIONS_CONTENT: Final = ContentShape(
+    request_fields=("prompt",), request_content=_request_content, fragments=_fragments
+)
 
 OPENAI_COMPLETIONS: Final = ApiFormat(
     name="openai.completions",

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from latspan._tokens import TokenCounts
     from latspan.testing._capture import Captured, capture
     from latspan.testing._fixture import LatspanCapture
-    from latspan.testing._llama import LlamaServer
-    from latspan.testing._llama_log import LogLine
+    from latspan.testing._llama import LlamaServer, LogLine
     from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
     from latspan.testing._served import ServedRequest, WriteRecord
     from latspan.testing._server import ScriptedServer
@@ -59,7 +58,7 @@ _HOMES: Final = {
     "Ending": "_script",
     "LatspanCapture": "_fixture",
     "LlamaServer": "_llama",
-    "LogLine": "_llama_log",
+    "LogLine": "_llama",
     "ManualClock": "latspan._clock",
     "MetricValue": "latspan._metrics",
     "PayloadPart": "_script",

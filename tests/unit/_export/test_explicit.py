@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._export._explicit import explicit_counts
+from latspan._export._conversion import explicit_counts
 from latspan._units import NS_PER_S
 from latspan.histogram import Histogram
 

@@ -158,7 +158,7 @@ def test_the_message_about_refused_spans_is_bounded_and_printable(
     said = ExportTraceServiceResponse()
     said.partial_success.rejected_spans = 3
     said.partial_success.error_message = "\x1b]0;x\x07\n2026-01-01 forged " + "x" * 100_000
-    monkeypatch.setattr("latspan._warn_once._given", set[str]())
+    monkeypatch.setattr("latspan._log._given", set[str]())
 
     over_http(200, body=said.SerializeToString())
 

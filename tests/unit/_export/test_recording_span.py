@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 import latspan
-from latspan import _warn_once
+from latspan import _log
 from latspan._export import PrivateSink
 from latspan._spans import FinishedSpan, OpenSpan
 from latspan.testing import Captured, capture
@@ -29,7 +29,7 @@ ANOTHER = SpanContext(7, 8, is_remote=True)
 @pytest.fixture(autouse=True)
 def no_earlier_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the warnings of other tests."""
-    monkeypatch.setattr(_warn_once, "_given", set[str]())
+    monkeypatch.setattr(_log, "_given", set[str]())
 
 
 @pytest.fixture

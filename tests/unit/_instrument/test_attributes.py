@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
-from latspan import _runtime, _warn_once
+from latspan import _log, _runtime
 from latspan._export._points import attributes_of
 from latspan._instrument import open_call
 from latspan._operations import ModelCall
@@ -34,7 +34,7 @@ VERSION = "prompt.version"
 @pytest.fixture(autouse=True)
 def no_earlier_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the warnings of other tests."""
-    monkeypatch.setattr(_warn_once, "_given", set[str]())
+    monkeypatch.setattr(_log, "_given", set[str]())
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan._sampling._window import Window
+from latspan._sampling._decisions import Window
 
 
 def test_slower_share_counts_equal_durations() -> None:

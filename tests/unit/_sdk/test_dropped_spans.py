@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import latspan
-from latspan import _warn_once
+from latspan import _log
 from support.receivers import receiving
 
 WARNING = (
@@ -22,7 +22,7 @@ WARNING = (
 @pytest.fixture(autouse=True)
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process without a global provider, whose spans latspan exports."""
-    monkeypatch.setattr(_warn_once, "_given", set[str]())
+    monkeypatch.setattr(_log, "_given", set[str]())
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)())  # pyright: ignore[reportPrivateUsage]
     with receiving() as receiver:

@@ -15,7 +15,7 @@ from latspan._wire import ApiFormat, Framing, StreamReader, framing_of, open_rea
 from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
 from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
 from latspan._wire.ollama_chat import OLLAMA_CHAT, OLLAMA_GENERATE
-from latspan.testing._payloads._aws_messages import encode_exception, encode_message
+from latspan.testing._payloads.bedrock import encode_exception, encode_message
 
 HEAD = {"model": "m", "created_at": "2026-01-01T00:00:00Z"}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from latspan.testing._llama_log import LlamaLog
+from latspan.testing._llama import LlamaLog
 
 MS = 1_000_000
 MINUTE = 60_000 * MS

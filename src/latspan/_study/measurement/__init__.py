@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from latspan._study.measurement._collected import measured_records, measured_step
 from latspan._study.measurement._latency import Latency, Origin
-from latspan._study.measurement._records import measured_records, measured_step
 from latspan._study.measurement._summary import (
     Measurement,
     StepSummary,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any, Final
@@ -19,13 +19,15 @@ from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording, cut_indexes
 from latspan._segments import Kind, Outcome
-from latspan._study.measurement._records import MEASURED
 from latspan._study.measurement._validity import CachedInput
 from latspan._units import NS_PER_S
 
-__all__ = ["CollectedStep", "StepCollector"]
+__all__ = ["CollectedStep", "StepCollector", "measured_records", "measured_step"]
 
-_UNDER_LOAD: Final = frozenset({"warmup", MEASURED, "drain"})
+_MEASURED: Final = "measured"
+"""Phase of the requests that count."""
+
+_UNDER_LOAD: Final = frozenset({"warmup", _MEASURED, "drain"})
 _THIRDS: Final = 3
 _LARGEST: Final = 2**63 - 1
 """Largest number of an array: a damaged line may have a lag and a value of 2**62 each."""
@@ -175,7 +177,7 @@ class StepCollector:
             return
         number = details.get(semconv.LATSPAN_LOAD_STEP, 0)
         step = self.steps[number if isinstance(number, int) else 0]
-        if phase == MEASURED and index not in self._cut:
+        if phase == _MEASURED and index not in self._cut:
             _collect(step, record)
         else:
             step.others_ns.extend((record.start_epoch_ns, record.duration_ns))
@@ -242,3 +244,42 @@ def _ratio(tokens: list[int], cached: list[int]) -> tuple[float, float]:
         return ratio, math.inf
     residuals = [part - ratio * whole for whole, part in zip(tokens, cached, strict=True)]
     return ratio, math.sqrt(len(tokens)) * stdev(residuals) / total
+
+
+def measured_step(recording: Recording, step: int) -> Callable[[RequestRecord], bool]:
+    """
+    Return a function that returns whether a record counts in a step, or is inside one that does.
+
+    Warm-up and drain do not count, and neither do requests that the end of the measurement
+    cancelled. If the recording is not of a load test, every record counts.
+
+    Args:
+        recording: The recording.
+        step: Number of the step, from 0.
+    """
+    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    cut = cut_indexes(recording.manifest)
+
+    def counts(record: RequestRecord) -> bool:
+        details = record.details
+        return not about or (
+            details.get(semconv.LATSPAN_LOAD_PHASE) == _MEASURED
+            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == step
+            and details.get(semconv.LATSPAN_LOAD_INDEX) not in cut
+        )
+
+    return counts
+
+
+def measured_records(recording: Recording, step: int) -> Iterator[RequestRecord]:
+    """
+    Yield the measured requests of a step with their calls; all records if it is not a load test.
+
+    Args:
+        recording: The recording.
+        step: Number of the step, from 0.
+
+    Raises:
+        OSError: A file of the recording cannot be read.
+    """
+    return filter(measured_step(recording, step), recording.records())

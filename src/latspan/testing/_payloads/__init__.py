@@ -1,5 +1,5 @@
 """
-Bodies of a model server's responses, one module per API.
+Bodies of a model server's responses, one module per provider or API.
 
 The shapes are those of the APIs of OpenAI, Anthropic, Google, Cohere, Ollama and Amazon Bedrock.
 OpenAI's have the fields that llama.cpp's server adds.

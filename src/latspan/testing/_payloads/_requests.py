@@ -13,11 +13,13 @@ from latspan.testing._payloads.anthropic_messages import AnthropicMessages
 from latspan.testing._payloads.bedrock import BedrockConverse, BedrockInvoke
 from latspan.testing._payloads.cohere_chat import CohereChat
 from latspan.testing._payloads.gemini_generate import GeminiGenerate
-from latspan.testing._payloads.models import Models
 from latspan.testing._payloads.ollama_chat import OllamaChat, OllamaGenerate
-from latspan.testing._payloads.openai_chat import OpenAIChat
-from latspan.testing._payloads.openai_completions import OpenAICompletions
-from latspan.testing._payloads.openai_embeddings import OpenAIEmbeddings
+from latspan.testing._payloads.openai import (
+    Models,
+    OpenAIChat,
+    OpenAICompletions,
+    OpenAIEmbeddings,
+)
 from latspan.testing._payloads.openai_responses import OpenAIResponses
 
 __all__ = ["InvalidRequestError", "ModelRequest", "read_request"]

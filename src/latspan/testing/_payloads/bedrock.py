@@ -4,7 +4,8 @@ Amazon Bedrock's ``converse-stream`` and ``invoke-with-response-stream``: binary
 A model that is invoked responds in its own format; the scripted one is Anthropic's. The latencies
 that Bedrock reports are computed from the recorded writes, not from the plan.
 
-Source: Amazon Bedrock API reference, ``ConverseStream`` and ``InvokeModelWithResponseStream``.
+Source: Amazon Bedrock API reference, ``ConverseStream`` and ``InvokeModelWithResponseStream``;
+"Amazon event stream specification" (Smithy) for the binary messages.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
 from latspan._units import in_unit
-from latspan.testing._payloads._aws_messages import encode_exception, encode_message
 from latspan.testing._payloads._base import (
     CALL_ID,
     CALL_NAME,
@@ -29,7 +31,10 @@ from latspan.testing._payloads.anthropic_messages import AnthropicMessages
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["BedrockConverse", "BedrockInvoke"]
+__all__ = ["BedrockConverse", "BedrockInvoke", "encode_exception", "encode_message"]
+
+_STRING: Final = 7
+"""Type of a header whose value is text."""
 
 _PATH: Final = re.compile(r"/model/([^/]+)/[a-z-]*?(stream)?$")
 
@@ -215,3 +220,31 @@ def _chunks(events: bytes) -> bytes:
 
 def _chunk(event: bytes) -> bytes:
     return encode_message("chunk", {"bytes": base64.b64encode(event).decode()})
+
+
+def encode_message(event: str, payload: Mapping[str, Any]) -> bytes:
+    """Return one event as a binary message with ``payload`` as its JSON."""
+    return _encode({":event-type": event, ":message-type": "event"}, payload)
+
+
+def encode_exception(name: str, payload: Mapping[str, Any]) -> bytes:
+    """Return one exception, which ends the stream, as a binary message."""
+    return _encode({":exception-type": name, ":message-type": "exception"}, payload)
+
+
+def _encode(headers: Mapping[str, str], payload: Mapping[str, Any]) -> bytes:
+    block = b"".join(
+        _header(name, value)
+        for name, value in {**headers, ":content-type": "application/json"}.items()
+    )
+    body = to_json(payload).encode()
+    size = 12 + len(block) + len(body) + 4
+    prelude = struct.pack(">II", size, len(block))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + block + body
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def _header(name: str, value: str) -> bytes:
+    name_bytes, value_bytes = name.encode(), value.encode()
+    head = struct.pack(">B", len(name_bytes)) + name_bytes
+    return head + struct.pack(">BH", _STRING, len(value_bytes)) + value_bytes

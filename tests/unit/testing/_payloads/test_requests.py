@@ -8,8 +8,7 @@ import pytest
 
 from latspan.testing._http import HttpRequest
 from latspan.testing._payloads import InvalidRequestError, read_request
-from latspan.testing._payloads.openai_chat import OpenAIChat
-from latspan.testing._payloads.openai_completions import OpenAICompletions
+from latspan.testing._payloads.openai import OpenAIChat, OpenAICompletions
 from latspan.testing._script import PayloadPart, Script
 from support.answers import as_request, play
 
