@@ -18,7 +18,8 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -34,6 +35,22 @@ MESSAGES: Any = [{"role": "user", "content": "hello"}]
 
 # Which overload applies depends on the client's major version.
 _make_transport: Any = _scripted_transport
+
+
+_NO_SIGNATURE: Final = Path(__file__).parents[1] / "data" / "no-signature.pem"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def authorities() -> Generator[None]:
+    """
+    Let the clients trust only an authority that has signed nothing.
+
+    No test here verifies a certificate by default, but each client loads the usual authorities
+    again, which takes 15 ms: a fifth of the time of these tests.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SSL_CERT_FILE", str(_NO_SIGNATURE))
+        yield
 
 
 @dataclass(frozen=True)

@@ -83,14 +83,15 @@ class Schedule:
         """
         offsets = self.offsets_ns
         last = first + count - 1
-        if not self.rate_per_s or count < _FEWEST or offsets[last] == offsets[first]:
+        if not self.rate_per_s or count < _FEWEST:
             return self
         begin, end = offsets[first], offsets[last]
         exact_ns = round((count - 1) * NS_PER_S / self.rate_per_s)
+        # Few gamma gaps may all be shorter than a nanosecond; then there is no shape to keep.
+        drawn = offsets[first:last] if end > begin else range(begin, begin + count - 1)
+        span = end - begin or count - 1
         # Whole numbers, so that the result is the same everywhere and the last one is exact.
-        scaled = [
-            begin + (offset - begin) * exact_ns // (end - begin) for offset in offsets[first:last]
-        ]
+        scaled = [begin + (offset - begin) * exact_ns // span for offset in drawn]
         moved = [offset - end + begin + exact_ns for offset in offsets[last:]]
         return replace(self, offsets_ns=(*offsets[:first], *scaled, *moved))
 

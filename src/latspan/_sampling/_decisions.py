@@ -34,23 +34,22 @@ Source: W3C Trace Context Level 2, "Random Trace ID Flag"; OpenTelemetry, "Trace
 Sampling", for the threshold that it is compared with.
 """
 
-
-_FREE: Final = 300
+_UNLIMITED: Final = 300
 """Number of requests at the start without a limit, because too few durations are known yet."""
 
-_ON_TRUST: Final = 1_000
+_FIRST_BUDGET: Final = 1_000
 """Number of requests whose allowance is available from the start, for an early burst."""
 
-_LONGEST: Final = 10_000
+_LARGEST_BUDGET: Final = 10_000
 """
 Maximum number of requests whose allowance can accumulate, which limits a burst after a long quiet
 time.
 """
 
-_SIZE: Final = 2_000
+_WINDOW_SIZE: Final = 2_000
 """Number of durations: a p97 of 2,000 is between the true p96 and p98 in 99 of 100 windows."""
 
-_STEP: Final = 100
+_THRESHOLD_STEP: Final = 100
 """Number of durations between two stored thresholds."""
 
 
@@ -88,13 +87,13 @@ class Budget:
 
     def __init__(self, ratio: float) -> None:
         self._ratio = ratio
-        self._left = ratio * _ON_TRUST
+        self._left = ratio * _FIRST_BUDGET
         self._seen = 0
 
     def earn(self) -> None:
         """Add the allowance of one request."""
         self._seen += 1
-        self._left = min(self._left + self._ratio, self._ratio * _LONGEST)
+        self._left = min(self._left + self._ratio, self._ratio * _LARGEST_BUDGET)
 
     def spend(self) -> None:
         """Subtract a kept trace; the budget may become negative."""
@@ -103,14 +102,14 @@ class Budget:
     @property
     def suffices(self) -> bool:
         """Whether one more trace may be kept because its duration is unusual."""
-        return self._left > 0 or self._seen <= _FREE
+        return self._left > 0 or self._seen <= _UNLIMITED
 
     @property
     def is_left_over(self) -> bool:
         """
         Whether one more trace may be kept for a weaker reason: the budget is larger than initially.
         """
-        return self._left > self._ratio * _ON_TRUST or self._seen <= _FREE
+        return self._left > self._ratio * _FIRST_BUDGET or self._seen <= _UNLIMITED
 
 
 class Window:
@@ -127,7 +126,7 @@ class Window:
         self._share = share
         self._latest: deque[int] = deque()
         self._ordered: list[int] = []
-        self._thresholds: deque[int] = deque(maxlen=_SIZE // _STEP)
+        self._thresholds: deque[int] = deque(maxlen=_WINDOW_SIZE // _THRESHOLD_STEP)
         self._seen = 0
 
     @property
@@ -148,12 +147,12 @@ class Window:
 
     def add(self, duration_ns: int) -> None:
         """Add a duration; a full window drops its oldest one."""
-        if len(self._latest) == _SIZE:
+        if len(self._latest) == _WINDOW_SIZE:
             del self._ordered[bisect_left(self._ordered, self._latest.popleft())]
         self._latest.append(duration_ns)
         insort(self._ordered, duration_ns)
         self._seen += 1
-        if self._seen % _STEP == 0:
+        if self._seen % _THRESHOLD_STEP == 0:
             slow = max(1, round(self._share * len(self._ordered)))
             self._thresholds.append(self._ordered[-slow])
 

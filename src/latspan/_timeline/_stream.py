@@ -40,7 +40,7 @@ __all__ = [
 _VISIBLE: Final = int(ChunkKind.VISIBLE)
 _held: Final = itemgetter(1)
 
-_CHUNKS: Final = 8
+_BUFFERED_CHUNKS: Final = 8
 """
 Minimum number of chunks. Servers may write several tokens at once, so fewer chunks prove little.
 """
@@ -48,7 +48,7 @@ _BURST_DIVISOR: Final = 10
 """
 A stream counts as buffered if its tokens arrive at least this many times faster than generated.
 """
-_LATE_NS: Final = 100 * NS_PER_MS
+_BUFFERED_NS: Final = 100 * NS_PER_MS
 """
 Minimum difference of the two durations: twice the delay by which a busy machine was observed to
 record the first token late.
@@ -280,12 +280,12 @@ def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
             if it did not report any.
     """
     arrivals_ns = stream.arrivals_ns
-    if generation_ns is None or len(arrivals_ns) < _CHUNKS:
+    if generation_ns is None or len(arrivals_ns) < _BUFFERED_CHUNKS:
         return False
     if stream.late and stream.late[stream.tokens[0]]:
         return False
     burst_ns = arrivals_ns[-1] - arrivals_ns[0]
-    return burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _LATE_NS
+    return burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _BUFFERED_NS
 
 
 def known_at_the_latest(stream: Stream) -> Stream:

@@ -200,6 +200,10 @@ def _endings(slow: Sequence[RequestRecord]) -> str:
     if not ended:
         return ""
     if len(slow) == 1:
-        return f" (it ended as {slow[0].outcome})"
-    outcomes = [f"{number:,} ended as {outcome}" for outcome, number in sorted(ended.items())]
+        return f" (it ended as {_in_words(slow[0].outcome)})"
+    outcomes = [f"{n:,} ended as {_in_words(outcome)}" for outcome, n in sorted(ended.items())]
     return f" (of these, {listed(outcomes)})"
+
+
+def _in_words(outcome: Outcome) -> str:
+    return outcome.replace("_", " ")

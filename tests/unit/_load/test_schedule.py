@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latspan._load._plan import step_of
@@ -82,6 +82,8 @@ def test_a_schedule_begins_at_once_and_never_goes_back(
     seed=st.integers(0, 2**32),
     burstiness=st.floats(0.2, 20),
 )
+# The only gap is shorter than a nanosecond.
+@example(pattern=Arrivals.GAMMA, rate=64.0, warmup=0, requests=2, seed=206, burstiness=0.25)
 def test_a_number_of_requests_is_offered_at_exactly_the_rate(
     pattern: Arrivals, rate: float, warmup: int, requests: int, seed: int, burstiness: float
 ) -> None:

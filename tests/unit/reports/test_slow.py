@@ -111,7 +111,7 @@ def test_the_outcome_of_a_failed_slow_request_is_shown(call: MakeCall) -> None:
         " server, which reports no times) (it ended as timeout); the other 9 spent 0 % in"
         " server_wait."
     )
-    assert "(of these, 1 ended as closed_early and 1 ended as timeout); the other 18" in sentence(
+    assert "(of these, 1 ended as closed early and 1 ended as timeout); the other 18" in sentence(
         [
             *calls,
             call(measured(server_wait=200), outcome=Outcome.CLOSED_EARLY),
