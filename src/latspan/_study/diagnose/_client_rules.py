@@ -182,7 +182,10 @@ def call_chain(facts: Facts) -> Finding | None:
     longest = max(earlier, key=earlier.__getitem__, default=None)
     evidence = [f"slow requests make {chain:.0f} calls one after another"]
     if longest is not None:
-        evidence.append(f"'{longest}' takes {milliseconds(earlier[longest])} of them")
+        evidence.append(
+            f"of those before the last one, '{longest}' takes the longest:"
+            f" {milliseconds(earlier[longest])}"
+        )
     return Finding(
         "call_chain",
         "calls before the last one",
