@@ -156,15 +156,15 @@ class _GoalColumns:
         if is_left_out:
             return
         if late_ns:
-            _at(self.segments, SegmentName.DISPATCH_LAG, row)[row] += late_ns
+            _add(self.segments, SegmentName.DISPATCH_LAG, row, late_ns)
         until_ns = record.duration_ns if value_ns is None else value_ns
         is_reported = False
         for name, start, end, source in record.segments:
             is_reported |= source is Source.SERVER_REPORTED
-            length = min(end, until_ns) - start
+            length = (end if end < until_ns else until_ns) - start  # noqa: FURB136 - runs often
             if length > 0:
                 shown = SegmentName.CONNECT.value if name in _CONNECTING else name
-                _at(self.segments, shown, row)[row] += length
+                _add(self.segments, shown, row, length)
                 self.by_source[shown, source] += length
         self.reported += is_reported
 
@@ -213,14 +213,20 @@ class _Filler:
         self._starts.append(record.start_epoch_ns)
         self._durations.append(record.duration_ns)
         for name, value in numbers_of(record, inside):
-            _at(self._numbers, name, row, nan)[row] = value
+            _add(self._numbers, name, row, value, nan)
         for name, text in texts_of(record, inside):
             codes, values_of = self._texts.setdefault(name, (array("b"), {}))
             if len(values_of) <= _MOST_VALUES:
-                _fill(codes, row + 1, -1)[row] = values_of.setdefault(text, len(values_of))
+                code = values_of.setdefault(text, len(values_of))
+                if len(codes) <= row:
+                    _fill(codes, row, -1).append(code)
+                else:
+                    # A request's own attribute comes after the label of the same name.
+                    codes[row] = code
         self._chains.append(sequential(inside))
-        for child in sorted(inside, key=lambda child: child.start_ns)[:-1]:
-            _at(self._earlier, child.name, row)[row] += child.end_ns - child.start_ns
+        if len(inside) > 1:
+            for child in sorted(inside, key=lambda child: child.start_ns)[:-1]:
+                _add(self._earlier, child.name, row, child.end_ns - child.start_ns)
 
     def tables(self, kinds: Mapping[str, str]) -> list[RequestTable]:
         """Return one table per goal, in the order of the starts."""
@@ -314,6 +320,17 @@ def _fill(column: Any, size: int, default: float = 0) -> Any:
     return column
 
 
-def _at(columns: dict[str, Any], name: str, row: int, default: float = 0.0) -> Any:
-    """Return a column that has the row."""
-    return _fill(columns.setdefault(str(name), array("d")), row + 1, default)
+def _add(
+    columns: dict[str, array[float]], name: str, row: int, value: float, default: float = 0.0
+) -> None:
+    """Add ``value`` to the last row of a column; the rows before it that it lacks get a default."""
+    column = columns.get(name)
+    if column is None:
+        column = columns[str(name)] = array("d")
+    missing = row - len(column)
+    if missing < 0:
+        column[row] += value
+        return
+    if missing:
+        column.extend([default] * missing)
+    column.append(value)

@@ -6,13 +6,13 @@ The facts of a request are those of its last call, and its tokens are those of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from latspan import semconv
 from latspan._metrics import FIRST_TOKENS
 from latspan._recording import RequestRecord, has_no_token
-from latspan._segments import Kind, Segment, SegmentName, Source
+from latspan._segments import Kind, SegmentName, Source
 from latspan._study.diagnose._goal import DURATION, Goal
 
 __all__ = ["Child", "failed", "lag_ns", "numbers_of", "sequential", "texts_of", "value_of"]
@@ -37,7 +37,7 @@ _METRIC_NUMBERS: Final = (
     "stall_count",
     "buffered",
 )
-_TOKENS: Final = ("input", "cached", "output", "reasoning")
+_TOKENS: Final = {name: f"{name}_tokens" for name in ("input", "cached", "output", "reasoning")}
 _TEXTS: Final = ("route", "model", "provider", "tenant", "traffic_class", "inference_path")
 _DETAIL_TEXTS: Final = (semconv.GEN_AI_RESPONSE_MODEL, semconv.SERVER_ADDRESS)
 _NOT_GROUPS: Final = (
@@ -50,6 +50,8 @@ _NOT_GROUPS: Final = (
     "error.type",
 )
 """Prefixes of details that are not properties by which applications group their requests."""
+
+_DECODE: Final[str] = SegmentName.DECODE.value
 
 _STALL: Final = 5.0
 """Multiple of the median gap of a stream from which a gap is a stall."""
@@ -106,7 +108,7 @@ def failed(
 
 def numbers_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tuple[str, float]]:
     """Yield the facts of a unit; those of a request are those of its last call."""
-    last = max(inside, key=lambda child: child.start_ns).record if inside else record
+    last = _last(record, inside)
     for name in _METRIC_NUMBERS:
         value = last.metrics.get(name)
         if value is not None:
@@ -115,11 +117,11 @@ def numbers_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tuple
         value = last.details.get(detail, record.details.get(detail))
         if isinstance(value, float | int):
             yield name, value
-    for name in _TOKENS:
-        counts = [getattr(child.record.tokens, name) for child in inside]
-        known = [count for count in counts if count is not None]
+    tokens = [child.record.tokens for child in inside]
+    for name, fact in _TOKENS.items():
+        known = [count for each in tokens if (count := getattr(each, name)) is not None]
         if known:
-            yield f"{name}_tokens", sum(known)
+            yield fact, sum(known)
     # A gap that ended while the application held the stream, or its loop was blocked, is no
     # evidence of how the stream was generated.
     gaps = sorted(gap.value for gap in last.chunk_gaps if gap.source is Source.MEASURED)
@@ -130,7 +132,17 @@ def numbers_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tuple
     headers = last.marks_ns.get("headers")
     if sent is not None and headers is not None:
         yield "until_headers", headers - sent
-    yield "decode_ns", sum(_length(last.segments, SegmentName.DECODE))
+    yield (
+        "decode_ns",
+        sum([end - start for name, start, end, _ in last.segments if name == _DECODE]),
+    )
+
+
+def _last(record: RequestRecord, inside: Sequence[Child]) -> RequestRecord:
+    """Return the last call of a unit; the unit itself if it has none."""
+    if len(inside) > 1:
+        return max(inside, key=lambda child: child.start_ns).record
+    return inside[0].record if inside else record
 
 
 def _stalled_ns(gaps: Sequence[float]) -> float:
@@ -144,13 +156,9 @@ def _stalled_ns(gaps: Sequence[float]) -> float:
     return total
 
 
-def _length(segments: Iterable[Segment], name: str) -> Iterator[int]:
-    return (segment.duration_ns for segment in segments if segment.name == name)
-
-
 def texts_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tuple[str, str]]:
     """Yield the attributes by which units may be grouped."""
-    last = max(inside, key=lambda child: child.start_ns).record if inside else record
+    last = _last(record, inside)
     attributes = {**last.attributes, **record.attributes}
     for name in _TEXTS:
         if name in attributes:

@@ -108,3 +108,21 @@ def test_units_without_the_metric_are_counted_if_there_are_no_others() -> None:
 def test_every_served_request_without_a_call_counts() -> None:
     """Not only the first 100,000."""
     assert len(table_of([_SERVED] * 100_001, Goal())) == 100_001
+
+
+def test_an_attribute_with_the_name_of_a_label_has_one_value_per_unit() -> None:
+    """The attribute counts, and the rows after it are not moved."""
+    tenants = ("north", "south", "north", "south")
+    records = [
+        replace(
+            _CALL,
+            start_epoch_ns=number,
+            attributes={"tenant": "label"} if number else {},
+            details={"tenant": tenant},
+        )
+        for number, tenant in enumerate(tenants)
+    ]
+
+    codes, values = table_of(records, Goal()).groups["tenant"]
+
+    assert [values[code] for code in codes] == list(tenants)
