@@ -296,10 +296,9 @@ def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
     return sorted({name for key in known for name in key.attributes})
 
 
-def nearest_values(value: object, candidates: AbstractSet[str]) -> str:
+def nearest_values(value: str, candidates: AbstractSet[str]) -> str:
     """Return the candidates most like the value, nearest first, and the number of the others."""
-    # The value may be of any type if the caller does not check types: `server_port=443`.
-    shown = by_similarity(str(value), candidates, most=_SHOWN)
+    shown = by_similarity(value, candidates, most=_SHOWN)
     more = len(candidates) - len(shown)
     return ", ".join(map(repr, shown)) + (f" and {more:,} more" if more else "")
 

@@ -31,6 +31,7 @@ from latspan._recording._series import (
 )
 from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind
 from latspan._slices import give_way
+from latspan._text import texts_of
 from latspan._units import MetricUnit, TimeUnit
 from latspan.errors import ConfigError
 
@@ -90,7 +91,7 @@ class Snapshot:
         *,
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
-        **where: str,
+        **where: str | float,
     ) -> float: ...
     @overload
     def percentile(
@@ -101,7 +102,7 @@ class Snapshot:
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
         default: _Default,
-        **where: str,
+        **where: str | float,
     ) -> float | _Default: ...
     def percentile(
         self,
@@ -111,7 +112,7 @@ class Snapshot:
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
         default: Any = NO_DEFAULT,
-        **where: str,
+        **where: str | float,
     ) -> Any:
         """
         Return a percentile of a metric.
@@ -135,7 +136,9 @@ class Snapshot:
         values = self._metric(metric, kind, where, values_may_be_absent=default is not NO_DEFAULT)
         return values.percentile(percentile, unit=unit, default=default)
 
-    def metric(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
+    def metric(
+        self, name: str, *, kind: Kind | str | None = None, **where: str | float
+    ) -> Distribution:
         """
         Return the values of a metric or of a token count.
 
@@ -150,7 +153,9 @@ class Snapshot:
         """
         return self._metric(name, kind, where)
 
-    def segment(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
+    def segment(
+        self, name: str, *, kind: Kind | str | None = None, **where: str | float
+    ) -> Distribution:
         """
         Return the values of a segment: its total in each request.
 
@@ -170,10 +175,10 @@ class Snapshot:
             where,
             segment=name,
             unit="s",
-            hint=lambda: hint_for_segment(name, self.segments(), self.series, where),
+            hint=lambda: hint_for_segment(name, self.segments(), self.series, texts_of(where)),
         )
 
-    def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
+    def count(self, *, kind: Kind | str | None = None, **where: str | float) -> int:
         """
         Return the number of recorded requests, calls, exchanges or stages.
 
@@ -212,20 +217,22 @@ class Snapshot:
         known = [str(name) for name in SEGMENT_ORDER if name in names]
         return (*known, *sorted(names.difference(known)))
 
-    def where(self, **where: str) -> Snapshot:
+    def where(self, **where: str | float) -> Snapshot:
         """
         Return the part of the snapshot whose series have the attributes.
 
         Args:
-            where: Attributes that the series must have; ``kind`` is one of them.
+            where: Attributes that the series must have; ``kind`` is one of them. A series holds
+                text: a boolean or a number is compared as its text.
 
         Raises:
             UnknownNameError: There is no such attribute, or its value was never recorded.
         """
         refuse_unknown_attributes(where, self._known())
-        held = {key: series for key, series in self.series.items() if has_attributes(key, where)}
+        texts = texts_of(where)
+        held = {key: series for key, series in self.series.items() if has_attributes(key, texts)}
         if not held:
-            refuse_absent_values(self._known(), where)
+            refuse_absent_values(self._known(), texts)
         return self._part(held)
 
     def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
@@ -378,7 +385,7 @@ class Snapshot:
         self,
         name: str,
         kind: Kind | str | None,
-        where: Mapping[str, str],
+        where: Mapping[str, str | float],
         *,
         values_may_be_absent: bool = False,
     ) -> Distribution:
@@ -396,7 +403,7 @@ class Snapshot:
         self,
         metric: str,
         kind: Kind | str | None,
-        where: Mapping[str, str],
+        where: Mapping[str, str | float],
         *,
         unit: MetricUnit,
         hint: Callable[[], str],
@@ -406,7 +413,8 @@ class Snapshot:
         """Return the values of a metric, or of a segment, that have the attributes and one kind."""
         refuse_unknown_attributes(where, self._known())
         asked = None if kind is None else kind_named(kind)
-        wanted = where if segment is None else {**where, SEGMENT: segment}
+        texts = texts_of(where)
+        wanted = texts if segment is None else {**texts, SEGMENT: segment}
         found = {
             key: series.histogram
             for key, series in self.series.items()
@@ -418,13 +426,13 @@ class Snapshot:
         if not kinds or (asked is not None and asked not in kinds):
             refuse_absent_values(
                 self._known(),
-                where,
+                texts,
                 metric=metric,
                 kind=asked,
                 values_may_be_absent=values_may_be_absent,
             )
         if asked is None:
-            asked = kind_of_question(metric, kinds, lambda: self._kinds(where))
+            asked = kind_of_question(metric, kinds, lambda: self._kinds(texts))
         no_values: str | None = None
         cause: str | None = None
         if self.empty_reason is not None:

@@ -12,6 +12,7 @@ from latspan._recording import NO_DEFAULT, Distribution, RequestRecord
 from latspan._sdk import read_config
 from latspan._segments import Kind
 from latspan._targets import parse_percentile_of
+from latspan._text import texts_of
 from latspan._units import TimeUnit
 from latspan.testing._assertions import Undecided, add_to_baseline, check_no_worse, check_target
 from latspan.testing._capture import Captured, capture
@@ -52,7 +53,7 @@ class LatspanCapture(Captured):
         *,
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
-        **where: str,
+        **where: str | float,
     ) -> float: ...
     @overload
     def percentile(
@@ -63,7 +64,7 @@ class LatspanCapture(Captured):
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
         default: _Default,
-        **where: str,
+        **where: str | float,
     ) -> float | _Default: ...
     def percentile(
         self,
@@ -73,7 +74,7 @@ class LatspanCapture(Captured):
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
         default: Any = NO_DEFAULT,
-        **where: str,
+        **where: str | float,
     ) -> Any:
         """
         Return a percentile of a metric: ``latspan_capture.percentile("ttft", 95, unit="ms")``.
@@ -98,11 +99,15 @@ class LatspanCapture(Captured):
             metric, percentile, unit=unit, kind=kind, default=default, **where
         )
 
-    def metric(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
+    def metric(
+        self, name: str, *, kind: Kind | str | None = None, **where: str | float
+    ) -> Distribution:
         """Return the distribution of a metric; see :meth:`percentile`."""
         return self.snapshot().metric(name, kind=kind, **where)
 
-    def segment(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
+    def segment(
+        self, name: str, *, kind: Kind | str | None = None, **where: str | float
+    ) -> Distribution:
         """
         Return the distribution of a segment: ``latspan_capture.segment("queue").percentile(95)``.
 
@@ -111,7 +116,7 @@ class LatspanCapture(Captured):
         """
         return self.snapshot().segment(name, kind=kind, **where)
 
-    def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
+    def count(self, *, kind: Kind | str | None = None, **where: str | float) -> int:
         """Return the number of records of a kind; see :meth:`percentile` for the arguments."""
         return self.snapshot().count(kind=kind, **where)
 
@@ -139,7 +144,7 @@ class LatspanCapture(Captured):
         kind: Kind | str | None = None,
         confidence: float = 0.95,
         undecided: Undecided = "fail",
-        **where: str,
+        **where: str | float,
     ) -> None:
         """
         Fail the test unless a target is proven: ``assert_target("p95 ttft", limit_ms=500)``.
@@ -181,7 +186,7 @@ class LatspanCapture(Captured):
         kind: Kind | str | None = None,
         changed: Collection[str] = (),
         undecided: Undecided = "skip",
-        **where: str,
+        **where: str | float,
     ) -> None:
         """
         Fail the test if it became slower than a baseline: ``assert_no_worse("chat.json")``.
@@ -223,7 +228,9 @@ class LatspanCapture(Captured):
             undecided=undecided,
         )
 
-    def _kind_of(self, metric: str, kind: Kind | str | None, where: Mapping[str, str]) -> Kind:
+    def _kind_of(
+        self, metric: str, kind: Kind | str | None, where: Mapping[str, str | float]
+    ) -> Kind:
         """Return the kind for which a question is answered; raise if there are no values."""
         found = self.metric(metric, kind=kind, **where)
         if found.kind is None:
@@ -231,15 +238,16 @@ class LatspanCapture(Captured):
             found.percentile(50)
         return found.kind or Kind.REQUEST
 
-    def _with(self, where: Mapping[str, str]) -> list[RequestRecord]:
+    def _with(self, where: Mapping[str, str | float]) -> list[RequestRecord]:
         """Return the records with some attributes."""
+        texts = texts_of(where)
         return [
             record
             for record in self.records
             if all(
                 {**record.attributes, "outcome": record.outcome, "side": record.side}.get(name)
                 == value
-                for name, value in where.items()
+                for name, value in texts.items()
             )
         ]
 
