@@ -60,6 +60,7 @@ class Delivery:
 
     def __init__(self, signal: str) -> None:
         self.signal = signal
+        self.outages_over = ExportErrors.outages_over
         self.grpc_status: str | None = None
         """
         Name of the last gRPC status other than ``OK``, if the exporter logged one.
@@ -80,7 +81,7 @@ class Delivery:
             self.reason = self.reason or record.getMessage()
         elif record.levelno == logging.WARNING:
             # The exporter logs a warning before it waits for its next attempt.
-            ExportErrors.failed(self.signal, record.getMessage())
+            ExportErrors.failed(self.signal, record.getMessage(), outages_over=self.outages_over)
             LastExport.failed()
         for value in record.args or ():
             # The gRPC exporter does not return a reason, but logs the status code object.
@@ -133,6 +134,13 @@ class ExportErrors:
     """
     _loss_warned: Final[set[str]] = set()
     """The same, of the last warning that reported a loss: an outage may begin without one."""
+    outages_over: int = 0
+    """
+    Number of outages of this process that are over.
+
+    A message whose export began before the end of an outage and fails after it failed in that
+    outage, for example because the receiver never answered it.
+    """
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
@@ -154,7 +162,12 @@ class ExportErrors:
         finally:
             _delivering.one = outer
             if delivery.reason is not None:
-                self.failed(self._signal, delivery.reason, is_lost=delivery.is_lost)
+                self.failed(
+                    self._signal,
+                    delivery.reason,
+                    is_lost=delivery.is_lost,
+                    outages_over=delivery.outages_over,
+                )
 
     def count(self, *, accepted: bool) -> None:
         """Count one message that was sent, for the doctor."""
@@ -168,10 +181,13 @@ class ExportErrors:
         if self._signal in self._warned:
             self._warned.discard(self._signal)
             self._loss_warned.clear()
+            ExportErrors.outages_over += 1
             logger.info("exporting %s works again", self._signal)
 
     @classmethod
-    def failed(cls, signal: str, reason: str, *, is_lost: bool = False) -> None:
+    def failed(
+        cls, signal: str, reason: str, *, is_lost: bool = False, outages_over: int | None = None
+    ) -> None:
         """
         Record that a message was not accepted; log the first failure, and the first loss.
 
@@ -179,13 +195,15 @@ class ExportErrors:
             signal: Name of the exported signal.
             reason: Text of the exporter or of the exception.
             is_lost: Whether the message is not sent again.
+            outages_over: :attr:`outages_over` at the start of the export; as now if not given.
         """
         result = export_results[signal]
         if result.reason is None:
             # The reasons that follow may only report that the exporter stopped.
             result.reason = foreign(reason)
         warned = cls._loss_warned if is_lost else cls._warned
-        if not warned:
+        is_late = not is_lost and outages_over not in (None, cls.outages_over)
+        if not warned and not is_late:
             warned.add(signal)
             if not cls._warned:
                 cls._warned.add(signal)

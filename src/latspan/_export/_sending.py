@@ -94,6 +94,7 @@ class Sending:
     def _answer_to(self, export: Callable[[], bool]) -> SpanAnswer:
         if self._session is not None:
             self._session.forget()
+        outages_over = ExportErrors.outages_over
         try:
             with self._deliveries.one() as delivery:
                 answer = self._answer(export(), delivery)
@@ -103,7 +104,10 @@ class Sending:
             if self._session is not None and self._session.tried:
                 # Up to 1.39 the SDK's exporter raises if no response arrives.
                 answer = _answer_over_http(self._session)
-                ExportErrors.failed(self._signal, str(error), is_lost=self._is_lost(answer))
+                is_lost = self._is_lost(answer)
+                ExportErrors.failed(
+                    self._signal, str(error), is_lost=is_lost, outages_over=outages_over
+                )
                 return answer
             if type(error) not in self._logged:
                 self._logged.add(type(error))

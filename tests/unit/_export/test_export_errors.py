@@ -58,6 +58,21 @@ def test_a_signal_that_still_fails_has_its_own_warning(log: pytest.LogCaptureFix
     ]
 
 
+def test_an_export_that_began_in_an_outage_begins_no_other(log: pytest.LogCaptureFixture) -> None:
+    """The receiver never answers it, and has accepted another signal meanwhile."""
+    spans, histograms = ExportErrors("spans"), ExportErrors("histograms")
+
+    ExportErrors.failed("spans", "refused")
+    with histograms.one() as hangs:
+        spans.arrived()
+        hangs.reason = "timed out"
+    assert firsts(log) == ["exporting spans failed", "exporting spans works"]
+
+    with histograms.one() as hangs:
+        hangs.reason = "timed out"
+    assert firsts(log)[2:] == ["exporting histograms failed"]
+
+
 def test_a_loss_is_logged_once_per_outage(log: pytest.LogCaptureFixture) -> None:
     """An outage may begin with a retryable status; a loss during it is a line of its own."""
     spans = ExportErrors("spans")
