@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from latspan._wire._api_format import ApiFormat
-from latspan._wire._stream_reader import EMPTY, LONGEST_EVENT, LONGEST_PREAMBLE, StreamReader
+from latspan._wire._stream_reader import EMPTY, LONGEST_PREAMBLE, StreamReader
 
 __all__ = ["DONE", "EventReader", "encode_comment", "encode_event"]
 
@@ -85,8 +85,7 @@ class EventReader(StreamReader):
         self._parts.append(data)
         self._length += len(data)
         if b"\n\n" not in joint:
-            if self._length > (LONGEST_PREAMBLE if self.api_format is None else LONGEST_EVENT):
-                self._give_up()
+            self._give_up_if_too_long()
             return EMPTY
         whole, _, rest = b"".join(self._parts).rpartition(b"\n\n")
         self._parts, self._length = ([rest] if rest else []), len(rest)

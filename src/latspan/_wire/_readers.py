@@ -9,7 +9,7 @@ from latspan._wire._api_format import ApiFormat, Framing
 from latspan._wire._body import to_plain
 from latspan._wire._events import EventReader
 from latspan._wire._messages import MessageReader
-from latspan._wire._stream_reader import EMPTY, LONGEST_EVENT, LONGEST_PREAMBLE, StreamReader
+from latspan._wire._stream_reader import EMPTY, StreamReader
 
 __all__ = ["open_reader"]
 
@@ -36,8 +36,7 @@ class LineReader(StreamReader):
         self._parts.append(data)
         if _LF not in data:
             self._length += len(data)
-            if self._length > (LONGEST_PREAMBLE if self.api_format is None else LONGEST_EVENT):
-                self._give_up()
+            self._give_up_if_too_long()
             return EMPTY
         whole, _, rest = b"".join(self._parts).rpartition(b"\n")
         self._parts, self._length = ([rest] if rest else []), len(rest)

@@ -9,12 +9,12 @@ from typing import Final
 from latspan._wire._api_format import ApiFormat, ChunkKind
 from latspan._wire._body import error_in
 
-__all__ = ["EMPTY", "LONGEST_EVENT", "LONGEST_PREAMBLE", "StreamReader"]
+__all__ = ["EMPTY", "LONGEST_PREAMBLE", "StreamReader"]
 
 # A plain integer, because comparing and storing it costs a third of the time of an enum member.
 EMPTY: Final = int(ChunkKind.EMPTY)
 
-LONGEST_EVENT: Final = 1 << 26
+_LONGEST_EVENT: Final = 1 << 26
 """Maximum size of one event in bytes. Past it, the rest of the stream is ignored."""
 
 LONGEST_PREAMBLE: Final = 1 << 16
@@ -98,6 +98,11 @@ class StreamReader(ABC):
             return EMPTY
         self._keep(event)
         return kind_of(event)
+
+    def _give_up_if_too_long(self) -> None:
+        """Give the stream up if its incomplete event, or the text before its first, is too long."""
+        if self._length > (LONGEST_PREAMBLE if self.api_format is None else _LONGEST_EVENT):
+            self._give_up()
 
     def _give_up(self) -> None:
         self.foreign = True
