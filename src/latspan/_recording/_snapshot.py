@@ -133,7 +133,9 @@ class Snapshot:
             UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
                 attribute was never recorded; or only an inner kind has the metric.
         """
-        values = self._metric(metric, kind, where, values_may_be_absent=default is not NO_DEFAULT)
+        values = self._metric(
+            metric, kind, texts_of(where), values_may_be_absent=default is not NO_DEFAULT
+        )
         return values.percentile(percentile, unit=unit, default=default)
 
     def metric(
@@ -151,7 +153,7 @@ class Snapshot:
             UnknownNameError: There is no such metric, kind or attribute; or the value of an
                 attribute was never recorded; or only an inner kind has the metric.
         """
-        return self._metric(name, kind, where)
+        return self._metric(name, kind, texts_of(where))
 
     def segment(
         self, name: str, *, kind: Kind | str | None = None, **where: str | float
@@ -169,13 +171,14 @@ class Snapshot:
             UnknownNameError: There is no such kind or attribute, or the value of an attribute was
                 never recorded.
         """
+        texts = texts_of(where)
         return self._values(
             SEGMENT,
             kind,
-            where,
+            texts,
             segment=name,
             unit="s",
-            hint=lambda: hint_for_segment(name, self.segments(), self.series, texts_of(where)),
+            hint=lambda: hint_for_segment(name, self.segments(), self.series, texts),
         )
 
     def count(self, *, kind: Kind | str | None = None, **where: str | float) -> int:
@@ -385,7 +388,7 @@ class Snapshot:
         self,
         name: str,
         kind: Kind | str | None,
-        where: Mapping[str, str | float],
+        where: Mapping[str, str],
         *,
         values_may_be_absent: bool = False,
     ) -> Distribution:
@@ -403,7 +406,7 @@ class Snapshot:
         self,
         metric: str,
         kind: Kind | str | None,
-        where: Mapping[str, str | float],
+        where: Mapping[str, str],
         *,
         unit: MetricUnit,
         hint: Callable[[], str],
@@ -413,8 +416,7 @@ class Snapshot:
         """Return the values of a metric, or of a segment, that have the attributes and one kind."""
         refuse_unknown_attributes(where, self._known())
         asked = None if kind is None else kind_named(kind)
-        texts = texts_of(where)
-        wanted = texts if segment is None else {**texts, SEGMENT: segment}
+        wanted = where if segment is None else {**where, SEGMENT: segment}
         found = {
             key: series.histogram
             for key, series in self.series.items()
@@ -426,13 +428,13 @@ class Snapshot:
         if not kinds or (asked is not None and asked not in kinds):
             refuse_absent_values(
                 self._known(),
-                texts,
+                where,
                 metric=metric,
                 kind=asked,
                 values_may_be_absent=values_may_be_absent,
             )
         if asked is None:
-            asked = kind_of_question(metric, kinds, lambda: self._kinds(texts))
+            asked = kind_of_question(metric, kinds, lambda: self._kinds(where))
         no_values: str | None = None
         cause: str | None = None
         if self.empty_reason is not None:
