@@ -214,15 +214,10 @@ class _Filler:
         self._durations.append(record.duration_ns)
         for name, value in numbers_of(record, inside):
             _add(self._numbers, name, row, value, nan)
-        for name, text in texts_of(record, inside):
+        for name, text in texts_of(record, inside).items():
             codes, values_of = self._texts.setdefault(name, (array("b"), {}))
             if len(values_of) <= _MOST_VALUES:
-                code = values_of.setdefault(text, len(values_of))
-                if len(codes) <= row:
-                    _fill(codes, row, -1).append(code)
-                else:
-                    # A request's own attribute comes after the label of the same name.
-                    codes[row] = code
+                _fill(codes, row, -1).append(values_of.setdefault(text, len(values_of)))
         self._chains.append(sequential(inside))
         if len(inside) > 1:
             for child in sorted(inside, key=lambda child: child.start_ns)[:-1]:

@@ -132,10 +132,8 @@ def numbers_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tuple
     headers = last.marks_ns.get("headers")
     if sent is not None and headers is not None:
         yield "until_headers", headers - sent
-    yield (
-        "decode_ns",
-        sum([end - start for name, start, end, _ in last.segments if name == _DECODE]),
-    )
+    decode = [end - start for name, start, end, _ in last.segments if name == _DECODE]
+    yield "decode_ns", sum(decode)
 
 
 def _last(record: RequestRecord, inside: Sequence[Child]) -> RequestRecord:
@@ -156,22 +154,25 @@ def _stalled_ns(gaps: Sequence[float]) -> float:
     return total
 
 
-def texts_of(record: RequestRecord, inside: Sequence[Child]) -> Iterator[tuple[str, str]]:
-    """Yield the attributes by which units may be grouped."""
+def texts_of(record: RequestRecord, inside: Sequence[Child]) -> dict[str, str]:
+    """
+    Return the attributes by which units may be grouped.
+
+    An application's own attribute replaces the one of the same name that latspan knows.
+    """
     last = _last(record, inside)
     attributes = {**last.attributes, **record.attributes}
-    for name in _TEXTS:
-        if name in attributes:
-            yield name, attributes[name]
+    texts = {name: attributes[name] for name in _TEXTS if name in attributes}
     for name in _DETAIL_TEXTS:
         value = last.details.get(name)
         if isinstance(value, str):
             port = last.details.get(semconv.SERVER_PORT)
-            yield name, f"{value}:{port}" if name == semconv.SERVER_ADDRESS else value
+            texts[name] = f"{value}:{port}" if name == semconv.SERVER_ADDRESS else value
     for name, value in {**last.details, **record.details}.items():
         is_text = isinstance(value, str | bool) and name not in _DETAIL_TEXTS
         if is_text and not name.startswith(_NOT_GROUPS):
-            yield name, str(value)
+            texts[name] = str(value)
+    return texts
 
 
 def sequential(inside: Sequence[Child]) -> int:
