@@ -16,6 +16,7 @@ __all__ = [
     "SOURCE_WORDS",
     "count",
     "difference",
+    "in_words",
     "instant",
     "letters",
     "listed",
@@ -102,6 +103,11 @@ def needs(values: int) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number and its noun, in the plural unless the number is one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def in_words(name: str) -> str:
+    """Return an identifier as words: ``closed_early`` as "closed early"."""
+    return name.replace("_", " ")
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._drawing import GLOSSARY, SOURCE_WORDS, listed, percent
+from latspan._drawing import GLOSSARY, SOURCE_WORDS, in_words, listed, percent
 from latspan._recording import RequestRecord
 from latspan._segments import Outcome, SegmentName, SegmentTotal, Source, weaker
 
@@ -200,10 +200,6 @@ def _endings(slow: Sequence[RequestRecord]) -> str:
     if not ended:
         return ""
     if len(slow) == 1:
-        return f" (it ended as {_in_words(slow[0].outcome)})"
-    outcomes = [f"{n:,} ended as {_in_words(outcome)}" for outcome, n in sorted(ended.items())]
+        return f" (it ended as {in_words(slow[0].outcome)})"
+    outcomes = [f"{n:,} ended as {in_words(outcome)}" for outcome, n in sorted(ended.items())]
     return f" (of these, {listed(outcomes)})"
-
-
-def _in_words(outcome: Outcome) -> str:
-    return outcome.replace("_", " ")

@@ -14,7 +14,17 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._drawing import FAINT, count, letters, listed, milliseconds, needs, percent, style_of
+from latspan._drawing import (
+    FAINT,
+    count,
+    in_words,
+    letters,
+    listed,
+    milliseconds,
+    needs,
+    percent,
+    style_of,
+)
 from latspan._recording import Distribution
 from latspan._segments import Kind, Outcome, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
@@ -86,7 +96,7 @@ class SegmentsTable:
         outcomes = group.outcomes()
         if outcomes.keys() - {Outcome.COMPLETED}:
             # An error that is returned at once would otherwise look like a fast response.
-            ended = [f"{n:,} {outcome.replace('_', ' ')}" for outcome, n in outcomes.most_common()]
+            ended = [f"{n:,} {in_words(outcome)}" for outcome, n in outcomes.most_common()]
             yield shown(Text(f"{MARGIN}outcomes: {', '.join(ended)}"), options)
         rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
         names = group.segment_names()
