@@ -30,7 +30,7 @@ from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._operations import with_attributes
 from latspan._recording.folder import Manifest, begin_recording
-from latspan._sdk import configure, force_flush, shutdown
+from latspan._sdk import configure, force_flush, shutdown, stop_polling
 from latspan._segments import Kind
 from latspan._targets import CacheState, Target
 from latspan.errors import MeasurementError
@@ -252,6 +252,7 @@ class _Measurement:
                 "latspan is switched off, so nothing would be recorded",
                 hint="unset OTEL_SDK_DISABLED",
             )
+        stop_polling()
         if settings.endpoint is None:
             auto_instrument()
         else:

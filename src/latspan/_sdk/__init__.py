@@ -7,7 +7,7 @@ Importing this package does not import the OpenTelemetry SDK; calling ``configur
 from __future__ import annotations
 
 from latspan._sdk._config import Config, expectations, read_config
-from latspan._sdk._lifecycle import configure, force_flush, shutdown, snapshot
+from latspan._sdk._lifecycle import configure, force_flush, shutdown, snapshot, stop_polling
 
 __all__ = [
     "Config",
@@ -17,4 +17,5 @@ __all__ = [
     "read_config",
     "shutdown",
     "snapshot",
+    "stop_polling",
 ]

@@ -14,7 +14,8 @@ that uses its slice up. A job that takes longer calls ``give_way`` itself.
 at the deque for the last time; a submitter appends its job before it reads ``_asleep``. So either
 the thread finds the job, or the submitter finds the thread asleep and wakes it. For two seconds
 after a job, a polling worker looks at the deque at regular intervals instead, and submitters need
-not wake it.
+not wake it. ``stop_polling`` makes it sleep after each job, for a process in which the CPU time of
+all threads counts, and not only that of submitters.
 
 **Stopping.** The thread may end between the two steps of a submitter: the check of ``_stopped`` and
 the append. The submitter therefore checks again after the append, and runs the queued jobs itself.
@@ -83,6 +84,7 @@ class Worker:
         self._idle_s = None if idle_s is None else min(idle_s, threading.TIMEOUT_MAX)
         self._poll_s = poll_s or 0.0
         self._polls = round(_POLLING_S / poll_s) if poll_s else 0
+        self._delay_s = 0.0
         self._stopped = False
         self._slices = Slices() if slices is None else slices
         self._begin()
@@ -172,6 +174,16 @@ class Worker:
         self._wakeup.put(None)
         return drained
 
+    def stop_polling(self) -> None:
+        """
+        Sleep after each job until the next one wakes the thread.
+
+        A woken thread still waits for the length of a poll, so that it does not compete with what
+        the submitter does next.
+        """
+        self._polls = 0
+        self._delay_s = self._poll_s
+
     def hurry(self) -> None:
         """Finish the queued jobs without giving way: another thread waits for the last of them."""
         self._slices.hurry()
@@ -190,7 +202,10 @@ class Worker:
                 elif polls_left:
                     polls_left -= 1
                     self._rest(self._poll_s)
-                elif not self._sleep() and self._when_idle is not None:
+                elif self._sleep():
+                    if self._delay_s:
+                        self._rest(self._delay_s)
+                elif self._when_idle is not None:
                     _do(self._when_idle)
             except BaseException:
                 # An interrupt ends only the job on this thread; on a caller's thread it reaches

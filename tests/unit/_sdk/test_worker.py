@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from queue import SimpleQueue
 
 import pytest
 
@@ -232,4 +233,49 @@ def test_an_idle_worker_calls_when_idle_repeatedly() -> None:
 
     assert done.acquire(timeout=DEADLINE_S)
     assert done.acquire(timeout=DEADLINE_S)
+    assert worker.stop(DEADLINE_S)
+
+
+class Waits(SimpleQueue[None]):
+    """Queue that records how long the worker is prepared to wait at it, in seconds."""
+
+    def __init__(self) -> None:
+        self.waits: SimpleQueue[float | None] = SimpleQueue()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> None:
+        """Wait for a wake-up."""
+        if block:
+            self.waits.put(timeout)
+        super().get(block, timeout)
+
+
+def test_a_worker_that_does_not_poll_sleeps_until_a_job_wakes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The job still waits for the length of a poll, so that its submitter can go on."""
+    poll_s = 0.001
+    queues: list[Waits] = []
+
+    def queue() -> Waits:
+        queues.append(Waits())
+        return queues[-1]
+
+    monkeypatch.setattr(_worker, "SimpleQueue", queue)
+    worker = Worker(poll_s=poll_s)
+    [waits] = (each.waits for each in queues)
+    done: SimpleQueue[int] = SimpleQueue()
+
+    def next_wait() -> float | None:
+        return waits.get(timeout=DEADLINE_S)
+
+    worker.submit(lambda: done.put(1))
+    assert done.get(timeout=DEADLINE_S) == 1
+    assert next_wait() == poll_s, "it polls"
+
+    worker.stop_polling()
+    while next_wait() is not None:
+        pass
+    worker.submit(lambda: done.put(2))
+    assert done.get(timeout=DEADLINE_S) == 2
+    assert [next_wait(), next_wait()] == [poll_s, None]
     assert worker.stop(DEADLINE_S)
