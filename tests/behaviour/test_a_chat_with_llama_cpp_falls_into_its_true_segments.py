@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 import urllib.request
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -355,7 +355,8 @@ def _launches(server: LlamaServer, logged_before: int, wanted: Sequence[Timing])
         for task, half in halves.items():
             if len(half) == 2:
                 tasks[*half["prompt eval"], *half["eval"]].append(launched[task])
-        if sum(map(len, tasks.values())) >= len(wanted):
+        # A request of an earlier load may have been logged late, so their number is not enough.
+        if all(len(tasks[timing]) >= number for timing, number in Counter(wanted).items()):
             return [tasks[timing].pop(0) for timing in wanted]
         # A thread of the server writes the log, and a thread of this process reads it.
         assert time.monotonic() < deadline, "the server's log lacks timings of some requests"

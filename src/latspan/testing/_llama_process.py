@@ -10,13 +10,19 @@ import json
 import os
 import sys
 import threading
+import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["main", "serve"]
+__all__ = ["main", "serve", "wait_for_log"]
 
 # Log level at which the server logs that a slot begins to work on a request.
 _VERBOSITY: Final = 3
+
+_THREADS: Final = Path("/proc/self/task")
+_LOG_TIMEOUT_S: Final = 5.0
+_POLL_S: Final = 0.001
 
 
 def main() -> None:
@@ -27,11 +33,39 @@ def main() -> None:
     try:
         server = serve(json.loads(sys.argv[1]))
     except RuntimeError as error:
+        wait_for_log()
         # The log shows the reason; a traceback after it would hide it.
         raise SystemExit(str(error)) from error
     sys.stdout.write(server.listening_address + "\n")
     sys.stdout.flush()
     watcher.join()
+
+
+def wait_for_log() -> None:
+    """
+    Wait until llama.cpp has written its log.
+
+    A thread of llama.cpp writes it, and the exit of the process does not wait for this thread. It
+    sleeps when it has written everything. Systems other than Linux do not show whether it sleeps.
+    """
+    deadline = time.monotonic() + _LOG_TIMEOUT_S
+    while _other_threads_run() and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _other_threads_run() -> bool:
+    own = threading.get_native_id()
+    threads = _THREADS.iterdir() if _THREADS.exists() else ()
+    return any(_state_of(thread) == "R" for thread in threads if thread.name != str(own))
+
+
+def _state_of(thread: Path) -> str:
+    try:
+        # The state comes after the name of the thread, which is in parentheses.
+        return (thread / "stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        # The thread has ended.
+        return ""
 
 
 def _exit_on_end_of_input() -> None:
