@@ -120,10 +120,10 @@ demo: $(READY) ## Start a model server, send chats to it, show the time of each 
 test: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Run all tests, and the client tests also with the oldest clients
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
+		$(OLDEST_SUITE) $(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence \
+		$(BIN)/python tests/clients%3 $(BIN)/python tests/unit%6 \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
-		$(BIN)/python tests/behaviour%6 \
-		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(BIN)/python tests/clients%2 \
-		$(OLDEST_SUITE) $(BIN)/python tests/unit%6 -- $(ARGS)
+		$(BIN)/python tests/behaviour%8 -- $(ARGS)
 
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; not part of `test`, installs several gigabytes

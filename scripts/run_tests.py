@@ -11,9 +11,18 @@ the order given, so name the longest first. The default of N is two more than th
 processors, because many tests wait for a server or a time limit. A line is printed when a suite
 starts, and its output when it ends, so suites do not interleave.
 
-Tests that measure milliseconds need the machine to themselves. With ``--alone`` the suites run
-without them, and each environment runs them at the end, one suite after the other. The variable
+Tests that measure milliseconds need the machine to themselves. With ``--alone`` each environment
+runs them separately, one suite after the other, and the other suites run without them. The variable
 ``LATSPAN_TESTS`` is ``together`` or ``alone`` then: see ``tests/conftest.py``.
+
+The tests that run alone use less than half of a processor, because they wait for their servers. On
+Linux, the other suites use the rest at the same time. They run in the scheduling class for idle
+processors: as soon as a process of another class can run, it takes their place. For that, a test
+must not start its programs in a new session, because Linux divides the processors equally among
+sessions. Programs that start and end still delay the others by some milliseconds, so name the
+suites that start many of them last, and the environment with the longest tests that run alone after
+the others. On other systems, and with ``--jobs 1``, the tests that run alone begin when all others
+have ended.
 
 With ``--cover PYTHON`` the suites of that interpreter record the branch coverage of the package;
 those of tests that run alone do not, because it slows the code. The coverage is printed, and the
@@ -37,6 +46,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -49,7 +59,12 @@ NO_TESTS_COLLECTED = 5
 COVERAGE = Path("build/coverage")
 BELOW_FLOOR = 2
 
+# Linux's scheduling class for processes that run only on processors that are otherwise idle.
+IDLE_CLASS: int | None = getattr(os, "SCHED_IDLE", None)
+
 Phase = Literal["together", "alone"] | None
+Queue = tuple[int, Sequence["Suite"]]
+"""Number of suites that run at once, and the suites in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +187,9 @@ class Runner:
                 command, stdout=output, stderr=subprocess.STDOUT, env=environment
             )
             self._children.add(child)
+            if phase == "together" and IDLE_CLASS is not None:
+                # Before it starts threads and programs, which inherit it.
+                os.sched_setscheduler(child.pid, IDLE_CLASS, os.sched_param(0))
         try:
             return child.wait()
         finally:
@@ -239,12 +257,13 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def run_all(runner: Runner, suites: Iterable[Suite], jobs: int) -> Iterable[Result]:
-    """Run suites, at most ``jobs`` at once, and yield their results as they come."""
-    with ThreadPoolExecutor(jobs) as pool:
-        pending: dict[Future[Result], Suite] = {
-            pool.submit(runner.run, suite): suite for suite in suites
-        }
+def run_all(runner: Runner, queues: Iterable[Queue]) -> Iterable[Result]:
+    """Run suites and yield their results as they come."""
+    with ExitStack() as pools:
+        pending: dict[Future[Result], Suite] = {}
+        for jobs, suites in queues:
+            pool = pools.enter_context(ThreadPoolExecutor(jobs))
+            pending |= {pool.submit(runner.run, suite): suite for suite in suites}
         try:
             for done in as_completed(pending):
                 result = done.result()
@@ -281,11 +300,14 @@ def main(arguments: list[str]) -> int:
     for suite in together if options.alone else ():
         folders_of.setdefault(suite.python, {}).update(dict.fromkeys(suite.folders))
     alone = [Suite(python, tuple(folders), "alone") for python, folders in folders_of.items()]
+    queues = [(1, alone), (options.jobs, together)]
+    at_once = IDLE_CLASS is not None and options.jobs > 1
+    phases = [queues] if at_once else [queues[1:], queues[:1]]
     total, well = Counts(), True
     began = time.monotonic()
     try:
-        for suites, jobs in ((together, options.jobs), (alone, 1)):
-            for result in run_all(runner, suites, jobs):
+        for each in phases:
+            for result in run_all(runner, each):
                 total += result.counts
                 well = well and result.is_well
     except KeyboardInterrupt:

@@ -43,7 +43,7 @@ def _texts_by_index(done: Measured, server: ScriptedServer) -> dict[int, str]:
 
 
 def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
-    """Every request has a record with its index, phase and dispatch lag, and each is served."""
+    """Every request has a record with its index, phase and dispatch lag."""
     with ScriptedServer(_QUICK) as server:
         done = measure(server.base_url, tmp_path / "r", "--rate", "50", "--requests", "60")
         served = chats_of(server)
@@ -56,7 +56,10 @@ def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
     assert phases["cold"] == 1
     assert (phases["warmup"], phases["measured"]) == (10, 60)
     indexes = {record.details[semconv.LATSPAN_LOAD_INDEX] for record in records}
-    assert len(indexes) == len(records) == len(served)
+    assert len(indexes) == len(records)
+    # At the end, requests of the drain are cancelled; such a request may not reach the server.
+    cancelled = sum(record.outcome == "cancelled" for record in records)
+    assert len(records) - cancelled <= len(served) <= len(records)
     conditions = done.recording.conditions
     assert conditions == done.document["conditions"]
     assert conditions["models_returned"] == [served[0].request_json["model"]]
@@ -151,6 +154,7 @@ def test_a_cold_cache_gives_each_prompt_a_beginning_of_its_own(tmp_path: Path) -
     assert fingerprints[0] == fingerprints[1]
 
 
+@pytest.mark.alone
 def test_an_inference_path_is_measured_by_its_name(tmp_path: Path) -> None:
     """Its file has the endpoint, the load and the targets; the exit code is the verdict."""
     with ScriptedServer(_QUICK) as server:
@@ -177,6 +181,7 @@ def test_an_inference_path_is_measured_by_its_name(tmp_path: Path) -> None:
     assert path == "chat"
 
 
+@pytest.mark.alone
 def test_too_few_requests_prove_nothing(tmp_path: Path) -> None:
     """The exit code is 3, and the number of further requests is known."""
     options = ("--rate", "50", "--requests", "30", "--check", "ttft p95 5s")

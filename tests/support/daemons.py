@@ -75,7 +75,7 @@ def running(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,
+            process_group=0,
         ) as process,
     ):
         try:

@@ -159,7 +159,7 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,
+            process_group=0,
         ) as process,
     ):
         try:

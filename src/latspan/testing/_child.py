@@ -48,7 +48,7 @@ class ChildProcess:
             stderr=subprocess.PIPE if capture_errors else None,
             env=_environment(packages),
             # Ctrl-C in a terminal goes to the parent, which then stops the child in an orderly way.
-            start_new_session=True,
+            process_group=0,
         )
 
     @property

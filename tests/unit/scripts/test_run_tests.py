@@ -117,6 +117,32 @@ def test_any_other():
     assert run(f"{one},{two}", options=("--alone",)) == (0, "5 passed, 0 failed, 0 skipped")
 
 
+# If it ran together with other tests, everything that it starts would yield.
+@pytest.mark.alone
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has this class")
+def test_all_suites_yield_to_tests_that_run_alone(tmp_path: Path) -> None:
+    """So do the programs that they start."""
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone: measures\n")
+    policies = """
+import os, pytest, subprocess, sys
+
+@pytest.mark.alone
+def test_alone():
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+def test_together():
+    assert os.sched_getscheduler(0) == os.SCHED_IDLE
+
+def test_program():
+    program = "import os; raise SystemExit(os.sched_getscheduler(0))"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == os.SCHED_IDLE
+"""
+    one = suite(tmp_path / "one", policies)
+
+    assert run(one, options=("--alone",)) == (0, "3 passed, 0 failed, 0 skipped")
+
+
 def test_a_test_that_no_process_would_run_is_an_error(tmp_path: Path) -> None:
     """The process for tests that run alone does not import files that seem to have none."""
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
