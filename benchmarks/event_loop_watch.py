@@ -121,8 +121,8 @@ async def _watch(*, steps: bool) -> float:
     before_ns = time.thread_time_ns()
     for at_ns in range(_CALLS):
         if steps:
-            open_call.step(at_ns)
-            open_call.step(at_ns)
+            open_call.report_step(at_ns)
+            open_call.report_step(at_ns)
         else:
             watch = loops.watch()
             if watch is not None:

@@ -35,7 +35,7 @@ __all__ = ["patch_bodies"]
 
 def patch_bodies(patches: Patches, library: Any) -> None:
     """Hook the responses of httpx or httpx2, and the context managers that hold them."""
-    patches.note(library.Response, BODIES_ARE_FOLLOWED, value=True)
+    patches.set_attribute(library.Response, BODIES_ARE_FOLLOWED, value=True)
     patches.replace(library.Response, "iter_raw", _iter_raw_of)
     patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
     patches.replace(library.Response, "_get_content_decoder", _decoder_of)

@@ -30,7 +30,7 @@ def patch_bodies(patches: Patches) -> None:
     patches.replace(HTTPResponse, "drain_conn", _drain_conn_of)
     patches.replace(HTTPResponse, "release_conn", _release_conn_of)
     patches.replace(HTTPResponse, "close", _close_of)
-    patches.note(HTTPResponse, BODIES_ARE_FOLLOWED, value=True)
+    patches.set_attribute(HTTPResponse, BODIES_ARE_FOLLOWED, value=True)
 
 
 def at_its_end(response: Any) -> bool:

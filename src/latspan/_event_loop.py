@@ -1,28 +1,27 @@
 """
 Blocks of the asyncio loops on which requests run, detected by one timer per loop.
 
-**Timer.** A loop's timer runs as long as a request is open on that loop. It is due every 10 ms. If
-it runs 5 ms late or more, the loop did not run in the meantime: its thread executed a long callback
-or had no processor or interpreter lock.
+**Timer.** A loop's timer runs as long as a call, request or stage is open on that loop. It is due
+every 10 ms; each of its runs is a *tick*. If it runs 5 ms late or more, the loop did not run in the
+meantime: its thread executed a long callback or had no processor or interpreter lock.
 
 **Catching up.** When the loop runs again, it still has to process everything that became ready
-during the block. asyncio runs callbacks of sockets, then timers that are due; a task that waits for
-one of them continues in the next turn, and the task that waits for that task in the turn after it.
+during the block. In each *turn*, asyncio runs callbacks of sockets, then due timers. A task that
+one of these wakes continues in the next turn, and a task that awaits the first in the turn after.
 uvloop runs timers first, and sockets after them. So after a late tick the loop runs twelve more
-turns before the block is over. A block is the interval from the instant at which the tick was due
-to the end of these turns. It may have begun up to one period earlier.
+turns before the block is over. A block is recorded from the instant at which the tick was due to
+the end of these turns. The loop may have stopped up to one period earlier.
 
-**Own code.** A block delays a task only if the task waited. A task that reaches an instant in a
-block may have computed up to it, and blocked the loop itself. The timer alone does not show which
-is the case, because tasks that were ready before the block run before the late tick. So each
-request, stage and call reports its steps: the instants at which its code ran. If something else ran
-on the loop, another task or the timer, after the previous step of a task, the task waited at that
-instant.
+**Own code.** A block delays a task only if the task waited. A task whose code runs at an instant in
+a block may itself have blocked the loop until then. The timer alone does not show which is the
+case, because tasks that were ready before the block run before the late tick. So each request,
+stage and call reports its steps: the instants at which its code ran. If another task or the timer
+ran on the loop between two steps of a task, the task was waiting at that time.
 
 **Threads.** Ticks are recorded on the loop's thread and read on other threads, without a lock. A
-tick is pending, then its block is open, then the block is kept. Each step is written before the
-previous one is cleared, and the reader looks at them in that order, so that it finds each block in
-at least one place. If it finds it in two, it merges them.
+tick is pending, then its block is open, then the block is kept. Each state is written before the
+previous one is cleared, and a reader checks the states in that order, so that it finds each block
+in at least one of them. It merges a block that it finds in two.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ too short by at most one period.
 """
 
 _LATE_NS: Final = 5 * NS_PER_MS
-"""Delay from which a tick is late: a block of the loop, and not the resolution of its timers."""
+"""Delay in nanoseconds from which a tick is late; it exceeds the resolution of a loop's timers."""
 _TURNS: Final = 12
 """
 Number of turns in which a loop catches up. The longest known chain of tasks has eight: anyio opens
@@ -67,7 +66,7 @@ late ones are kept.
 
 _KEPT: Final = 4096
 _TIMER: Final = 0
-"""Stands for the timer's own callbacks where a task is identified; no object has this identity."""
+"""Stored instead of a task's identity for the timer's own callbacks; no object has it."""
 
 
 class _Timer:
@@ -104,7 +103,7 @@ class _Timer:
     def __init__(self, loop: AbstractEventLoop, now: Callable[[], int]) -> None:
         self.loop = weakref.ref(loop)
         asyncio = sys.modules["asyncio"]
-        # Unlike `get_running_loop`, it does not raise without a loop, which would cost more.
+        # Unlike `get_running_loop`, it returns `None` without a loop; raising would cost more.
         self._running = asyncio._get_running_loop
         # Until Python 3.12, the public function takes three times as long as this dictionary.
         self._current_task: Callable[[AbstractEventLoop], object] = (
@@ -138,7 +137,7 @@ class _Timer:
             # between two calls of `run_until_complete`: that delays nothing.
             now_ns = self._now()
             if self._due_ns < now_ns:
-                # It runs in the next turn, and then counts as early.
+                # The tick runs in the next turn, before its new due time, so it is not late.
                 self._due_ns = now_ns + _PERIOD_NS
             self._open_since_ns = None
 
@@ -184,7 +183,7 @@ class _Timer:
                 merged.append((begin_ns, end_ns))
         return merged
 
-    def step(self, instant_ns: int) -> int | None:
+    def report_step(self, instant_ns: int) -> int | None:
         """
         Report that the current task runs at an instant, on the thread of the loop.
 
@@ -192,8 +191,8 @@ class _Timer:
             instant_ns: The instant, monotonic nanoseconds.
 
         Returns:
-            Last instant before it at which something else is known to have run on the loop, so that
-            the task did not; ``None`` if there is none, or on another thread.
+            Last known instant before it at which another task or the timer ran on the loop, in
+            monotonic nanoseconds; ``None`` if there is none, or on another thread.
         """
         loop = self._running()
         if loop is None or loop is not self.loop():
@@ -236,7 +235,7 @@ class _Timer:
     def _catch_up(self, since_ns: int) -> None:
         is_running, self._turns_left = self._turns_left > 0, _TURNS
         if self._open_since_ns is None:
-            # Otherwise the block of the previous tick is not over, and this one continues it.
+            # The block of the previous tick is over. If not, this tick would continue it.
             self._open_since_ns = since_ns
         if not is_running:
             self._turn_later()
@@ -266,12 +265,12 @@ class LoopWatch:
         timer: Timer of that loop.
     """
 
-    __slots__ = ("_timer", "step")
+    __slots__ = ("_timer", "report_step")
 
     def __init__(self, timer: _Timer) -> None:
         self._timer = timer
-        self.step = timer.step
-        """Report that the current task runs at an instant; see :meth:`_Timer.step`."""
+        self.report_step = timer.report_step
+        """Report that the current task runs at an instant; see :meth:`_Timer.report_step`."""
         timer.watches.add(id(self))
 
     def end(self) -> None:

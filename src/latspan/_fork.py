@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["is_child_of", "register_after_fork", "run_before_a_child_ends", "this_process"]
+__all__ = ["register_after_fork", "run_before_a_child_ends", "this_process", "was_started_by"]
 
 _LAST: Final = -1_000_000
 """
@@ -37,12 +37,12 @@ def _become_another() -> None:
 os.register_at_fork(after_in_child=_become_another)
 
 
-def is_child_of(package: str) -> bool:
+def was_started_by(package: str) -> bool:
     """
     Return whether ``package`` is loaded and started this process.
 
     The check uses the process name, which a spawned child has before it imports the application.
-    ``parent_process()`` returns the parent only after that.
+    ``parent_process()`` returns ``None`` until the application is imported.
 
     Args:
         package: ``multiprocessing``, or billiard, which has the same modules.
@@ -88,14 +88,15 @@ def run_before_a_child_ends(last: Callable[[], None]) -> None:
     Register ``last`` to run when this process ends, if a library that skips ``atexit`` started it.
 
     Children of ``multiprocessing`` and billiard exit with ``os._exit``, after running their own
-    finalisers. Python 3.13 runs ``atexit`` in them, but discards what the parent registered.
-    Celery's pool exits even before those finalisers, and sends a signal of its own. Finalisers are
-    discarded when a child starts, so call this at the child's first record, not at the fork.
+    finalisers. Python 3.13 runs ``atexit`` in them, but discards what the parent registered. A
+    process of Celery's pool exits before those finalisers run, and dispatches Celery's signal
+    ``worker_process_shutdown``. Finalisers are discarded when a child starts, so call this at the
+    child's first record, not at the fork.
 
     Args:
-        last: Called at least once.
+        last: Called at the end of such a process, possibly more than once.
     """
-    if is_child_of("multiprocessing") or is_child_of("billiard"):
+    if was_started_by("multiprocessing") or was_started_by("billiard"):
         from multiprocessing import util  # billiard uses the same finalisers
 
         util.Finalize(None, last, exitpriority=_LAST)

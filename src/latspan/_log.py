@@ -3,9 +3,10 @@ Logger of latspan: every value in a log line is made safe to display.
 
 A warning that may apply often is logged once per process, by :func:`warn_once`.
 
-Log lines quote the text of receivers, servers and exceptions. The filter is on the logger itself,
-so it runs before any handler receives a record: each value in a line, and each line of a traceback,
-passes through :func:`latspan._shown.foreign`. The exception object stays in the record unchanged.
+Log lines quote the text of receivers, servers and exceptions. The filter :func:`make_safe` is on
+the logger itself, so it runs before any handler receives a record: each value in a line, except a
+number, and each line of a traceback pass through :func:`latspan._shown.foreign`. The exception
+object stays in the record unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = [
     "EXPORT_REFUSED",
     "NOT_EXPORTED",
     "logger",
-    "make_fit",
+    "make_safe",
     "warn_once",
     "warnings_given",
 ]
@@ -32,7 +33,7 @@ EXPORT_REFUSED: Final = (
     " hint: check the address and the credentials with latspan doctor"
 )
 NOT_EXPORTED: Final = "Dropped %d %s that could not be exported before shutdown"
-"""The lines about failed exports, whose content is in the report of the doctor too."""
+"""Log lines about failed exports; the report of ``latspan doctor`` has their content too."""
 
 _MOST_LINES: Final = 200
 """Maximum number of traceback lines that are logged: the last ones, which name the error."""
@@ -43,10 +44,10 @@ _given: Final[set[str]] = set()
 """Warnings that were logged, by the keys of :func:`warn_once`."""
 
 _messages: Final[list[str]] = []
-"""Messages that are the same each time; one that differs may quote a value of the application."""
+"""Messages with a fixed text. Others are left out, because they may quote the application."""
 
 
-def make_fit(record: logging.LogRecord) -> bool:
+def make_safe(record: logging.LogRecord) -> bool:
     """Make the values in a record safe to display; as a filter, return ``True``."""
     if isinstance(record.args, tuple) and record.args:
         record.args = tuple(map(_fit, record.args))
@@ -73,7 +74,7 @@ def _traceback_of(error: BaseException) -> str:
     """
     Return a traceback whose lines are safe to display.
 
-    A message of several lines is put on one line: its next line could look like another record.
+    A message of several lines is put on one line: its second line could look like another record.
     """
     lines: list[str] = []
     for part in traceback.format_exception(error):
@@ -107,5 +108,5 @@ def warnings_given() -> tuple[str, ...]:
     return tuple(_messages)
 
 
-if make_fit not in logger.filters:
-    logger.addFilter(make_fit)
+if make_safe not in logger.filters:
+    logger.addFilter(make_safe)

@@ -195,9 +195,9 @@ LATENCY_METRICS: Final = _by_name(
     Metric(
         "fluidity",
         "ratio",
-        "share of the tokens' deadlines that were met: first_token_target_ms after start, then"
-        " token_target_ms each; a late token misses each deadline that passed before it arrived,"
-        " and the next deadline counts from its arrival",
+        "met deadlines / all deadlines; the first token is due first_token_target_ms after start,"
+        " each other one token_target_ms after the previous deadline; a late token misses each"
+        " deadline that passed before it arrived, and the next one counts from its arrival",
         _NO_SCHEDULE,
         "fluidity-index, arXiv 2507.09019 (Etalon), algorithm 1",
     ),
@@ -323,7 +323,7 @@ CONVENTION_METRICS: Final = _by_name(
     Metric(
         semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN,
         "s",
-        "first token that the server produced - start: its queue and prefill",
+        "first token that the server produced - start of the request: queue and prefill",
         "same as the duration; the request failed, or no token was produced",
         _CONVENTIONS,
     ),

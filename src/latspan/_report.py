@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from latspan import _runtime, _sdk
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._segments import Kind
+from latspan._segments import Kind, kind_named
 
 if TYPE_CHECKING:
     from latspan._recording import Snapshot
@@ -24,8 +24,8 @@ def report(snapshot: Snapshot | None = None) -> Report:
     Return a report on where requests and calls spent their time: ``print(latspan.report())``.
 
     The tables of calls show everything recorded since :func:`latspan.configure`. The waterfalls,
-    the tables of requests and the last sentence cover only the latest requests and calls, whose
-    number the setting ``keep_records`` limits.
+    the tables of requests and the diagnosis at the end cover only the latest requests and calls,
+    whose number the setting ``keep_records`` limits.
 
     Args:
         snapshot: Data to report on, for example of a test; if not given, everything recorded by
@@ -52,8 +52,8 @@ def diagnose(
     """
     Return the one delay to fix: ``print(latspan.diagnose("p95 ttft", limit_ms=500))``.
 
-    It covers the latest requests and calls, whose number the setting ``keep_records`` limits. A
-    :doc:`recording <guides/recording>` has all of them, and more facts on each.
+    The diagnosis covers the latest requests and calls, whose number the setting ``keep_records``
+    limits. A :doc:`recording <guides/recording>` has all of them, and more facts on each.
 
     Args:
         goal: Percentile and metric to explain: ``duration``, ``ttft`` or ``ttfv``.
@@ -67,7 +67,7 @@ def diagnose(
 
     Raises:
         ConfigError: ``goal``, ``limit_ms`` or ``kind`` is not valid.
-        UnknownNameError: There is no such metric.
+        UnknownNameError: There is no such metric, or no such kind.
         MissingExtraError: The extra ``study`` is not installed.
     """
     from latspan.reports import DiagnosisReport
@@ -76,7 +76,7 @@ def diagnose(
     with needs_study():
         from latspan._study.diagnose import diagnose, parse_goal
 
-    wanted = None if kind is None else Kind(kind)
+    wanted = None if kind is None else kind_named(kind)
     data = _sdk.snapshot() if snapshot is None else snapshot
     parsed = parse_goal(goal, limit_ms=limit_ms, kind=wanted)
     notes = () if data.empty_reason is None else (data.empty_reason,)

@@ -12,9 +12,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from latspan.errors import UnknownNameError
+
 __all__ = [
     "FAILURES",
     "KIND_NOUNS",
+    "NOT_WAITING",
     "SEGMENT_ORDER",
     "STAGE_KINDS",
     "Kind",
@@ -27,6 +30,7 @@ __all__ = [
     "Side",
     "Source",
     "Stage",
+    "kind_named",
     "totals",
     "weaker",
 ]
@@ -103,7 +107,9 @@ class Source(StrEnum):
     MEASURED = "measured"
     SERVER_REPORTED = "server_reported"
     ESTIMATED = "estimated"
+    """Derived by a documented rule that can be wrong."""
     UNKNOWN = "unknown"
+    """The interval was measured, but its parts are not known."""
 
 
 _CERTAINTY: Final = list(Source)
@@ -148,6 +154,19 @@ KIND_NOUNS: Final[dict[Kind, tuple[str, str]]] = {
 """Noun of each kind for messages, singular and plural."""
 
 
+def kind_named(name: str) -> Kind:
+    """
+    Return the kind of that name.
+
+    Raises:
+        UnknownNameError: There is no such kind.
+    """
+    try:
+        return Kind(name)
+    except ValueError:
+        raise UnknownNameError(f"no kind '{name}'", hint=f"one of {', '.join(Kind)}") from None
+
+
 class Outcome(StrEnum):
     """How a call ended; every call has exactly one."""
 
@@ -157,7 +176,7 @@ class Outcome(StrEnum):
     """The body ended without its end mark."""
     CLOSED_EARLY = "closed_early"
     """
-    The caller left the response with ``break``, ``close`` or the end of the block; not an error.
+    The caller left the response with ``break``, ``close`` or the end of ``with``; not an error.
     """
     ABANDONED = "abandoned"
     """The response was never read, or was still open at shutdown."""
@@ -178,6 +197,9 @@ class Outcome(StrEnum):
 
 FAILURES: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTED, Outcome.ERROR})
 """Outcomes of a call that failed."""
+
+NOT_WAITING: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
+"""Outcomes of a stream whose caller was not waiting for a chunk at the end."""
 
 
 class Segment(NamedTuple):
@@ -237,8 +259,8 @@ class ReportedTimings(NamedTuple):
     """
     Timings that one system, a model server or a gateway in front of it, reported in one response.
 
-    All times are durations in nanoseconds, ``None`` if not reported. An impossible value is
-    negative: the report is checked for plausibility later, against the client's own times.
+    All times are durations in nanoseconds, ``None`` if not reported. An adapter returns an
+    impossible value as a negative one: the report is checked later against the client's times.
 
     Args:
         system: Evidence adapter that read the report, for example ``llama_cpp``.

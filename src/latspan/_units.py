@@ -31,6 +31,7 @@ BILLIONTHS: Final = 1_000_000_000
 """Stored value of a ratio of 1."""
 
 TimeUnit = Literal["ns", "us", "ms", "s"]
+"""Unit of times in queries and results; ``us`` is the microsecond."""
 
 MetricUnit = Literal["s", "1", "ratio"]
 """Time, stored as nanoseconds; count, stored unchanged; ratio, stored as billionths."""

@@ -1,22 +1,22 @@
 """
-Exceptions that latspan raises from its own API, never inside a call of another library.
+Exceptions of latspan's own functions; a call of an instrumented library never raises one.
 
 ::
 
     LatspanError
     ├── ConfigError              (ValueError)   a setting has an invalid value
     ├── MissingExtraError        (ImportError)  a package of an extra is not installed
-    ├── UnknownNameError         (LookupError)  no metric, segment or unit has that name
+    ├── UnknownNameError         (LookupError)  a given name does not exist
     ├── InvalidValueError        (TypeError)    a value for a histogram is not an integer
     ├── EmptyHistogramError      (ValueError)   the queried histogram has no values
     ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
     ├── HistogramFormatError     (ValueError)   text or a file does not hold a valid histogram
-    ├── HistogramPrecisionError  (ValueError)   histograms cannot be merged
+    ├── HistogramPrecisionError  (ValueError)   histograms differ in precision
     ├── HistogramWriteError      (OSError)      a log of histograms cannot be written
-    ├── RecordingError           (ValueError)   a folder is not a recording, or cannot hold one
+    ├── RecordingError           (ValueError)   a file or folder is not readable or not writable
     ├── MeasurementError         (RuntimeError) a load test cannot begin
-    ├── InstrumentationError     (RuntimeError) a client library could not be patched
-    └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
+    ├── InstrumentationError     (RuntimeError) a client library cannot be instrumented
+    └── ServerStartError         (RuntimeError) a model server did not start, or has ended
 
 Messages quote files, addresses and names that latspan did not choose. Every message is therefore
 printable and limited in length. The code that builds a message hides credentials.
@@ -95,8 +95,8 @@ class UnknownNameError(LatspanError, LookupError):
     """
     No metric, segment, unit, setting, attribute, kind or degradation has the given name.
 
-    A query also raises it for the value of an attribute that was never recorded, and for a metric
-    that only an inner kind has.
+    A query also raises it for an attribute value that was never recorded, and for a metric that
+    only an inner kind has.
     """
 
 
@@ -134,7 +134,7 @@ class HistogramFormatError(LatspanError, ValueError):
 
 
 class HistogramPrecisionError(LatspanError, ValueError):
-    """Histograms of different precision cannot be merged."""
+    """Histograms differ in precision, or have less precision than latspan's own."""
 
 
 class HistogramWriteError(LatspanError, OSError):
@@ -144,20 +144,20 @@ class HistogramWriteError(LatspanError, OSError):
 
 
 class RecordingError(LatspanError, ValueError):
-    """A folder is not a recording that this release can read, or cannot hold a new one."""
+    """A recording or another input file cannot be read, or a folder cannot hold a recording."""
 
 
 class MeasurementError(LatspanError, RuntimeError):
-    """A load test cannot begin, because its first request did not succeed."""
+    """A load test cannot begin, for example because its first request did not succeed."""
 
 
 class InstrumentationError(LatspanError, RuntimeError):
-    """A client library could not be patched, or its patch could not be removed."""
+    """A client library cannot be instrumented, or :func:`latspan.warm` does not support it."""
 
 
 class ServerStartError(LatspanError, RuntimeError):
     """
-    A model server that latspan started is not serving.
+    A model server of :mod:`latspan.testing` could not be started, or is not running.
 
     Args:
         message: Description of the failure.

@@ -223,7 +223,7 @@ def test_impossible_settings_are_refused() -> None:
         ScriptedServer(slots=0)
     with pytest.raises(ConfigError, match="at least one script"):
         ScriptedServer([])
-    with pytest.raises(ConfigError, match="not unreachable"):
+    with pytest.raises(ConfigError, match="unreachable=True cannot be served"):
         ScriptedServer(Script.unreachable_server())
     with pytest.raises(ServerStartError, match="context manager"):
         ScriptedServer().served_requests()

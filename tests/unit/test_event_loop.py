@@ -221,14 +221,15 @@ def test_a_step_returns_when_something_else_last_ran() -> None:
     loops = EventLoops(clock.monotonic_ns)
 
     async def other(watch: LoopWatch) -> None:
-        watch.step(50)
+        watch.report_step(50)
 
     async def main() -> list[int | None]:
         watch = loops.watch()
         assert watch is not None
-        steps = [watch.step(10), watch.step(20)]
+        steps = [watch.report_step(10), watch.report_step(20)]
         await asyncio.create_task(other(watch))
-        return [*steps, watch.step(60), watch.step(70), await asyncio.to_thread(watch.step, 80)]
+        steps += [watch.report_step(60), watch.report_step(70)]
+        return [*steps, await asyncio.to_thread(watch.report_step, 80)]
 
     assert asyncio.run(main()) == [None, None, 50, 50, None]
 
@@ -240,7 +241,7 @@ def test_the_timer_is_something_else() -> None:
     def step() -> int | None:
         asyncio.events._set_running_loop(rig.loop)
         try:
-            return rig.request.step(rig.clock.monotonic_ns())
+            return rig.request.report_step(rig.clock.monotonic_ns())
         finally:
             asyncio.events._set_running_loop(None)
 

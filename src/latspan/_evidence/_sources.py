@@ -30,8 +30,8 @@ class EvidenceSource(NamedTuple):
 
     Args:
         markers: Body fields and headers; a response with its timings has at least one of them.
-        read: Adapter that reads the timings of a response; ``None`` if it has none. It only reads:
-            latspan checks whether the parts fit the times that the client measured.
+        read: Adapter that returns the timings of a response, or ``None`` if the response has none.
+            latspan checks whether they fit the times that the client measured.
         is_gateway: Whether it is a gateway in front of a model server. Its timings are read in
             addition to those of the server.
     """

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from latspan._export._last_export import LastExport
-from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, logger, make_fit
+from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, logger, make_safe
 from latspan._otel.context_keys import suppress_instrumentation
 from latspan._shown import foreign
 
@@ -229,4 +229,4 @@ def _hold(record: logging.LogRecord) -> bool:
         return record.name not in _silenced or logging.getLogger(record.name).level != _MIN_LEVEL
     delivery.handle(record)
     # The exporter's own line, logged at debug level, quotes the receiver's text too.
-    return logger.isEnabledFor(logging.DEBUG) and make_fit(record)
+    return logger.isEnabledFor(logging.DEBUG) and make_safe(record)

@@ -8,8 +8,8 @@ takes the last interval itself and passes it to the local exporters, which need 
 is held while local exporters receive an interval, so that the two threads never send to one at the
 same time.
 
-The export thread works in slices, and gives way between them. It may do so while it holds `_turn`:
-a thread that calls `shutdown` first makes it hurry.
+The export thread works in slices, and gives way between them. It may do so while it holds `_turn`,
+because `shutdown` switches the pauses off before it waits.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport", "Unsent"]
 _T = TypeVar("_T")
 
 _SAVING_S: Final = 1.0
+"""Maximum wait for `_turn` after the timeout of a shutdown, in seconds."""
 
 DEFAULT_IDLE_S: Final = 3600.0
 """Time after which a series without new values is forgotten: one hour."""
@@ -94,7 +95,7 @@ class Unsent:
         """Series of the snapshot that were delivered."""
 
     def joined_by(self, interval: Snapshot) -> Snapshot:
-        """Merge ``interval`` into the pending snapshot and return it."""
+        """Merge ``interval`` into the pending snapshot, and return the result."""
         if self._snapshot is None:
             self._snapshot = interval
         else:
@@ -103,7 +104,7 @@ class Unsent:
         return self._snapshot
 
     def delivered(self, keys: Iterable[SeriesKey]) -> None:
-        """Remove delivered series from the pending snapshot."""
+        """Mark series as delivered; the next :meth:`joined_by` leaves them out."""
         if self._snapshot is not None:
             self._delivered.update(keys)
 
@@ -298,11 +299,11 @@ class PeriodicExport:
         ]
         return all(sent)
 
-    def _guarded(self, whose: object, action: Callable[[], _T]) -> _T | None:
+    def _guarded(self, owner: object, action: Callable[[], _T]) -> _T | None:
         """
         Return what ``action`` returns, or ``None`` if it raises.
 
-        An exception is logged once per type, until an action of the same ``whose`` succeeds.
+        An exception is logged once per type, until an action of the same ``owner`` succeeds.
         """
         try:
             with self._deliveries.one():
@@ -312,12 +313,12 @@ class PeriodicExport:
             # the thread that calls `shutdown`, an interrupt is raised to the caller.
             if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
                 raise
-            logged = self._logged.setdefault(whose, set())
+            logged = self._logged.setdefault(owner, set())
             if type(error) not in logged:
                 logged.add(type(error))
                 # An error of latspan's own names the cause and the remedy.
                 unexpected = not isinstance(error, LatspanError)
                 logger.warning("histograms could not be exported: %s", error, exc_info=unexpected)
             return None
-        self._logged.pop(whose, None)
+        self._logged.pop(owner, None)
         return result

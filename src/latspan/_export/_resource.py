@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import (
     Resource,
 )
 
-from latspan._fork import is_child_of
+from latspan._fork import was_started_by
 from latspan._spans import encodable
 
 __all__ = ["application_resource", "resource_of", "resource_of_child"]
@@ -100,7 +100,7 @@ def _instance_id() -> str:
 
 def _is_a_worker() -> bool:
     """Return whether this process is a fork of another or was started by ``multiprocessing``."""
-    if is_child_of("multiprocessing"):
+    if was_started_by("multiprocessing"):
         return True
     try:
         stat = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")

@@ -78,7 +78,7 @@ _CALLING_MODULES: Final = frozenset(
 
 def is_instrumented(module: str, instrumentor: str) -> bool:
     """
-    Return whether one of OpenTelemetry's own instrumentations is switched on.
+    Return whether a given instrumentation of OpenTelemetry is switched on.
 
     Args:
         module: Module that contains it; this function does not import it.
@@ -122,7 +122,7 @@ def track_inside(
         return wrapped.__func__(_WithInside(middleware, name, inside), *args, **kwargs)
 
     patches.wrap(cls, "__call__", call)
-    patches.note(cls, _TRACKS_INSIDE, value=True)
+    patches.set_attribute(cls, _TRACKS_INSIDE, value=True)
 
 
 class _WithInside:

@@ -75,7 +75,7 @@ class Call(Protocol):
 
         Args:
             outcome: How the call ended.
-            done_ns: Instant of the end, on latspan's clock; now if not given.
+            done_ns: Instant of the end, nanoseconds of ``time.perf_counter_ns``; now if not given.
             error_type: ``error.type`` of the span.
             finalizing: Whether a finaliser ends the call. The rest of the work is then left to the
                 worker thread, because a finaliser must not wait for a lock.
@@ -118,8 +118,8 @@ def open_call(
         api_format: API format of the response.
         server: Base URL of the server, or its host and port; if given, only requests to this
             server are attempts of the call.
-        client: The client object of an SDK whose requests latspan recognises by identity: the
-            OpenAI SDK and the Anthropic SDK. Only these requests are attempts of the call.
+        client: Client object of the OpenAI SDK or the Anthropic SDK, whose requests are recognised
+            by identity. Only requests that this client built are attempts of the call.
         streamed: Whether a streamed response was requested.
         choices: Number of choices requested.
         attributes: Further attributes of the span, known before the call.

@@ -92,8 +92,8 @@ def request(name: Any) -> Any:
     the stage's segment. The remaining time is ``prepare`` until the last call begins, and
     ``postprocess`` after that call.
 
-    A request inside another request of the process is an inner request: it has its own span, but
-    only the outer request is counted.
+    A request inside another request of the process is an inner request: it has its own span, but is
+    not counted as a request.
 
     Args:
         name: The span's name, for example the use case. The name must be the same for many

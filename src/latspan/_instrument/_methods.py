@@ -60,10 +60,10 @@ def patch_method(
     """
     Record each call of an SDK's method that returns a model's response.
 
-    The method may be a plain function, a coroutine function, or a generator function of either
-    kind. Its result may be a complete response, an instance of a class that :func:`patch_stream`
-    has hooked, or a generator. An open call ends with the last chunk, or when the application
-    leaves the stream.
+    The method may be a plain function, a coroutine function, or a synchronous or asynchronous
+    generator function. Its result may be a complete response, an instance of a class that
+    :func:`patch_stream` has hooked, or a generator. An open call ends with the last chunk, or when
+    the application leaves the stream.
 
     Args:
         patches: Applies and removes the patch.
@@ -73,8 +73,8 @@ def patch_method(
             their names. It returns ``None`` for a request that is not to be recorded.
         positional: Names of the arguments that may be passed by position, in order and without
             ``self``. A call with more positional arguments is not recorded.
-        stream_of: Returns the stream that is inside the method's result, for example the value of a
-            key; ``None`` if the result has none. It may also be the HTTP response whose body the
+        stream_of: Returns the stream inside the method's result, for example the value of a key, or
+            ``None`` if there is none. The stream may also be the HTTP response whose body the
             application reads: if the integration of its HTTP client is on, the call ends with the
             body. If not given, the result itself is the stream or the response.
 

@@ -156,9 +156,9 @@ class Patches:
         """
         self._set(owner, name, make(self._get(owner, name)))
 
-    def note(self, cls: type, name: str, value: object) -> None:
+    def set_attribute(self, cls: type, name: str, value: object) -> None:
         """
-        Set an attribute on a class, which other integrations read, until the patches are removed.
+        Set a class attribute for other integrations to read, until the patches are removed.
         """
         self._set(cls, name, value)
 
@@ -202,8 +202,8 @@ class Patches:
         """
         Restore the identical original objects, last change first.
 
-        Wrappers that other instrumentations have put around latspan's functions since then stay,
-        around the originals.
+        Wrappers that other instrumentations have put around latspan's functions stay, and then wrap
+        the originals.
         """
         self._on = False
         while self._awaiting:
@@ -295,9 +295,9 @@ def impersonate(ours: Coroutine[Any, Any, _T], begun: Awaitable[_T]) -> Coroutin
 
     Args:
         ours: latspan's coroutine, not started yet.
-        begun: The awaitable that the client library returned. The library has been called
-            already, because it raises for wrong arguments when it is called, and starts nothing
-            else before it is awaited.
+        begun: The awaitable that the client library returned. The library was called before, so
+            that it raises for wrong arguments then; the awaitable starts nothing before it is
+            awaited.
     """
     if isinstance(begun, CoroutineType):
         named: Any = ours

@@ -45,10 +45,10 @@ def patch_stream(patches: Patches, cls: type) -> None:
     """
     Hook the iteration, ``with`` and close methods of a stream class.
 
-    The class iterates synchronously, asynchronously or both: with a generator, or over itself. The
-    other methods are optional. Individual objects cannot be hooked where they are created, because
-    Python looks these methods up in the class. The hooks have no effect on streams that do not
-    belong to a recorded call.
+    The class iterates synchronously, asynchronously or both. Its ``__iter__`` or ``__aiter__`` may
+    be a generator function or return the object itself. The other methods are optional. Individual
+    objects cannot be hooked where they are created, because Python looks these methods up in the
+    class. The hooks have no effect on streams that do not belong to a recorded call.
 
     Args:
         patches: Applies and removes the patches.
@@ -75,7 +75,7 @@ def patch_stream(patches: Patches, cls: type) -> None:
         aclosing = aclosing_of(_tracker_of)
         if not _replace(patches, cls, close=aclosing, aclose=aclosing):
             _replace(patches, cls, __aexit__=aclosing)
-    patches.note(cls, HOOKED, value=True)
+    patches.set_attribute(cls, HOOKED, value=True)
 
 
 def _replace(patches: Patches, cls: type, **replacing: Callable[..., Any]) -> bool:

@@ -38,10 +38,10 @@ from latspan.errors import MeasurementError
 __all__ = ["Display", "MeasureSettings", "measure"]
 
 _LEAST_GAIN: Final = 1.1
-"""Gain in throughput below which a closed loop counts as saturated."""
+"""Ratio of a step's throughput to the previous step's, below which a closed loop is saturated."""
 
 _STRIDE: Final = 1_000_000
-"""Difference of the first indexes of two steps, more than a step has requests."""
+"""Difference between the first indexes of successive steps; no step has as many requests."""
 
 _SWITCH_INTERVAL_S: Final = 0.000_5
 """
@@ -53,7 +53,9 @@ Python's default of 5 ms would delay the stamps of chunks by as much.
 _GC_THRESHOLD: Final = 100_000
 
 _LONGEST_RAMP_NS: Final = 2_000_000_000
-"""Longest time over which the users of a closed loop begin: the first request may load a model."""
+"""
+Maximum ramp of a closed loop. It lasts as long as the first request, which may load a model.
+"""
 
 
 class Display(Protocol):
@@ -80,7 +82,7 @@ class MeasureSettings:
     Settings of a measurement.
 
     Args:
-        name: Name of the inference path, or the target as the user wrote it.
+        name: Name of the inference path, or the address or function as the user wrote it.
         endpoint: OpenAI-compatible endpoint; ``None`` to measure ``function``.
         function: Callable as ``module:function``.
         model: The requested model; ``None`` for the only one of the endpoint.
@@ -122,7 +124,7 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
     """
     Measure, and write a recording.
 
-    An interrupt ends the measurement early; its recording is complete and states it.
+    An interrupt ends the measurement early; the recording can be read, and records the interrupt.
 
     Args:
         settings: What to measure, and how.
@@ -130,10 +132,13 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
         display: Shows the progress.
 
     Raises:
-        MeasurementError: The first request did not succeed.
+        MeasurementError: The first request did not succeed, the function or the model was not
+            found, or nothing would be recorded.
         MissingExtraError: aiohttp, which requests are sent with, is not installed.
         RecordingError: The folder is not empty, or cannot be written.
         ConfigError: A setting, or a variable of the environment, is not valid.
+        InstrumentationError: aiohttp cannot be instrumented.
+        KeyboardInterrupt: It was interrupted before the load.
     """
     path = Path(folder)
     function = None if settings.function is None else load_callable(settings.function)
@@ -143,7 +148,7 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
             asyncio.run(measurement.run())
         except KeyboardInterrupt:
             if measurement.was_terminated:
-                # The handler of the command line, which is back in place, has its exit code.
+                # The handler of the command line, which is in place again, sets the exit code.
                 signal.raise_signal(signal.SIGTERM)
             raise
 
@@ -242,7 +247,7 @@ class _Measurement:
             export_enabled=settings.otlp_endpoint is not None,
             endpoint=settings.otlp_endpoint,
             service_name="latspan-measure",
-            # A function without a file sets the path of its requests itself, or has none.
+            # A function without a file of an inference path sets the inference path itself, if any.
             inference_path=None if settings.name == settings.function else settings.name,
             # The load runner measures the lag of its own loop; a callable may block it.
             watch_event_loop=settings.function is not None,
@@ -351,7 +356,7 @@ class _Measurement:
             for number in _SIGNALS:
                 loop.add_signal_handler(number, self._interrupt, number)
         except (RuntimeError, ValueError):
-            # Not on the main thread: the code that runs this there handles signals itself.
+            # On another thread than the main one, whose caller handles signals itself.
             yield
             return
         try:
@@ -399,7 +404,7 @@ def _without_content(name: str, value: object) -> object:
 
 
 def _counted(steps: Sequence[Step]) -> int:
-    """Return the number of requests whose order is compared: those that are always sent."""
+    """Return the number of requests that are always sent; their order is fingerprinted."""
     return 1 + max((step.warmup + (step.measured or 0) for step in steps), default=0)
 
 

@@ -2,8 +2,8 @@
 Runner of one step: sends each request when it is due, and accounts for every one of them.
 
 **Open loop.** Requests are sent on their schedule and never wait for earlier ones. If the caller
-limits the number in flight, a request may wait for a free place; that wait is dispatch lag, which
-counts in every metric from schedule, but it is not the generator's fault.
+limits the number in flight, a request may wait for a free place; that wait is dispatch lag. It
+counts in every metric from the scheduled time, but is not caused by the generator.
 
 **Closed loop.** Each user sends the next request when the last one has ended. The users begin one
 after the other, because users that begin together stay together: their requests would arrive in
@@ -13,7 +13,7 @@ bursts that no application has.
 the requests of the drain are cancelled. A measured request that an interrupt cancels is *cut*: it
 is neither a success nor a failure of the server, so it is listed and not counted.
 
-Everything runs in one thread on one event loop, and each instant comes from one clock.
+The runner has one thread, one event loop and one clock; a measured function may run in threads.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["Sender", "StepRunner"]
 _PERCENTILES: Final = (50, 99)
 
 _SATURATED: Final = 0.9
-"""Fraction of the offered rate below which requests end more slowly than they arrive."""
+"""Fraction of the offered rate below which the throughput indicates saturation."""
 
 _GROWTH: Final = 1.5
-"""Factor by which the last third of the requests takes longer than the first at saturation."""
+"""Least ratio of the median wait of the last third to that of the first third at saturation."""
 
 
 class Sender(Protocol):
@@ -58,7 +58,7 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class _Account:
-    """Instants of the measured requests, nanoseconds."""
+    """Instants and lags of the measured requests in nanoseconds, and the indexes of cut ones."""
 
     due_ns: list[int] = field(default_factory=list[int])
     start_ns: list[int] = field(default_factory=list[int])
@@ -121,12 +121,12 @@ class StepRunner:
         return self._step.schedule.is_open
 
     def interrupt(self) -> None:
-        """End the step now; what was measured so far counts."""
+        """End the step now; what was measured so far is recorded, as an interrupted step."""
         self.was_interrupted = not self._over.is_set()
         self._over.set()
 
     async def run(self) -> None:
-        """Run the step to its end."""
+        """Run the step to its end; raise the first exception that one of its tasks raised."""
         try:
             if self._step.schedule.is_open:
                 self._spawn(self._run_open_loop())
@@ -228,7 +228,7 @@ class StepRunner:
                 self._load.restart()
             elif self._time_is_up(now_ns):
                 phase = Phase.DRAIN
-        # Its last measured request is only accounted for after this.
+        # Not earlier: the last measured request enters the account after its phase is known.
         self._all_begun |= phase is Phase.DRAIN
         return phase
 

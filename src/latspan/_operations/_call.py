@@ -5,9 +5,9 @@ A call in flight, or an HTTP exchange outside any call.
 caller may stop reading and read on, any number of times: ``leave`` stores a tentative end,
 ``resume`` drops it, and ``end_if_left`` makes it final. ``returned`` records that the client
 library's method has returned; from then on no request on a transport is an attempt of the call. The
-end happens once: taking the call out of ``open_calls`` admits exactly one of the threads, tasks and
-finalisers that try. After that, ``finished`` is true, and nothing that is read later may change
-what is recorded.
+end happens once: of the threads, tasks and finalisers that call ``end``, only the one that removes
+the call from ``open_calls`` continues. After that, ``finished`` is true, and nothing that is read
+later may change what is recorded.
 
 **Threads.** ``end`` may run on any thread, also in a finaliser, which the garbage collector may run
 while any lock is held. So ``end`` only fixes outcome, instant and reads. ``_record_end`` then
@@ -74,7 +74,7 @@ class ModelCall(ResponseParts):
         convention_metrics: Whether the call is recorded in the metrics of the GenAI conventions.
         sink: Destination of the span; the runtime's sink if not given.
         awaits_span: Whether another instrumentation opens the call's span inside the call.
-        hides_span: Whether the span of the call is not the current one inside the call.
+        hides_span: Whether the span that was current before the call stays current inside it.
     """
 
     __slots__ = (
@@ -142,13 +142,13 @@ class ModelCall(ResponseParts):
         )
         self._runtime = runtime
         self.now = runtime.clock.monotonic_ns
-        """The clock's monotonic reading, bound once because it is called twice per chunk."""
+        """The clock's method ``monotonic_ns``, bound once because it is called twice per chunk."""
         self.start_ns = self.now()
         self.finished = False
         """Whether the call has ended; in a forked child, calls of the parent count as ended."""
         self._ending: list[tuple[Outcome, int, str | None]] = []
         self.outcome: Outcome | None = None
-        """Outcome as seen by the caller, before the response is read; ``None`` while it is open."""
+        """Outcome as the caller saw it; the response may change it. ``None`` until the end."""
         self._observation = None if runtime.observe is None else runtime.observe()
         self._loop: LoopWatch | None = None
         # When something else last ran on the loop: before the start, the first attempt, and the end
@@ -261,7 +261,7 @@ class ModelCall(ResponseParts):
         return self._entered
 
     def is_entered_here(self) -> bool:
-        """Return whether the call was entered in this context, and this is not a copy of it."""
+        """Return whether the call was entered in this context, not in one that it is a copy of."""
         return self._entered is not None and self._entered.is_here()
 
     def watch_loop(self) -> None:
@@ -269,18 +269,18 @@ class ModelCall(ResponseParts):
         Watch the event loop of this thread for blocks until the call ends, if loops are watched.
 
         Integrations call this for asynchronous calls only. A synchronous call on the thread of a
-        loop blocks the loop itself, and what it waits for is not the loop.
+        loop blocks that loop itself, and does not wait for it.
         """
         if self._loop is None:
             loop = self._loop = self._runtime.watch_loop()
             if loop is not None:
-                self._start_other_ns = loop.step(self.start_ns)
+                self._start_other_ns = loop.report_step(self.start_ns)
 
     def open_attempt(self) -> Attempt:
         """Start an attempt on the transport now."""
         attempt = Attempt(self.now())
         if self._loop is not None and not self.attempts:
-            self._prepare_other_ns = self._loop.step(attempt.start_ns)
+            self._prepare_other_ns = self._loop.report_step(attempt.start_ns)
         self.attempts.append(attempt)
         return attempt
 
@@ -358,7 +358,7 @@ class ModelCall(ResponseParts):
             # A finalizer may have ended the call and left the rest to the worker thread. This
             # method does not run in a finalizer, so the caller's thread can do it now.
             if self._inline and self._ending:
-                self._record_end_later(finalizing=False)
+                self._submit_end(finalizing=False)
         elif self._close_started_ns is None:
             self._close_started_ns = self.now()
 
@@ -392,12 +392,12 @@ class ModelCall(ResponseParts):
         self.left = None
         self.outcome = outcome
         if self.returned_ns is None:
-            # The client library raised; `returned` does the same for a call that it returned from.
+            # The client library raised. If it returns, `returned` does the same.
             self._entered = None
             self.own_requests.let_go()
         ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
-            # The other instrumentation did not open a span inside the call.
+            # Has an effect only if the other instrumentation opened no span inside the call.
             self.adopt(self._runtime.sink())
         if self.reads is not None and self.reads.end is None:
             # A reader that continues after a `break` appends to the lists; those chunks do not
@@ -407,11 +407,11 @@ class ModelCall(ResponseParts):
             if self.gathered is not None:
                 self.gathered = self.gathered.copy()
         if self._loop is not None:
-            self._done_other_ns = self._loop.step(ended_ns)
+            self._done_other_ns = self._loop.report_step(ended_ns)
         self._ending.append((outcome, ended_ns, error_type))
-        self._record_end_later(finalizing=finalizing)
+        self._submit_end(finalizing=finalizing)
 
-    def _record_end_later(self, *, finalizing: bool) -> None:
+    def _submit_end(self, *, finalizing: bool) -> None:
         # Content is read and events are emitted on the worker thread even if the span would
         # otherwise end inline, because an application's log exporter may send synchronously.
         inline = self._inline and not finalizing and not self._runtime.ends_on_worker

@@ -20,7 +20,7 @@ from latspan._operations._enclosing import ScopeIds
 from latspan._operations._response_summary import ResponseSummary, summarize_response
 from latspan._recording import RequestRecord, details_of
 from latspan._runtime import EmitEvent, Observation, Runtime, handle_internal_errors
-from latspan._segments import FAILURES, Kind, Outcome, Side
+from latspan._segments import FAILURES, NOT_WAITING, Kind, Outcome, Side
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
@@ -54,8 +54,8 @@ class ObservedCall(NamedTuple):
         series: Series attributes, by latspan's names.
         custom: Further span attributes that the surrounding code had set at the start.
         started_with: Attributes of the span at its start.
-        renamed: Whether the exchange became a call after its span had started, so that the span
-            still needs its name and these attributes.
+        renamed: Whether the exchange became a call after its span had started, so that ``name`` and
+            ``started_with`` are set at the end of the span.
         convention_metrics: Whether the call is recorded in the metrics of the GenAI conventions.
         method: HTTP method of the attempts.
         headers: Response headers.
@@ -70,8 +70,8 @@ class ObservedCall(NamedTuple):
         span: Span of the call.
         observation: Observation of the process during the call, ``None`` if it is not observed.
         loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
-        prepare_other_ns: Last instant before the first attempt at which something else is known to
-            have run on the event loop.
+        prepare_other_ns: Last instant before the first attempt at which another task or the timer
+            is known to have run on the loop, monotonic nanoseconds; ``None`` if unknown.
         parent: Numbers of the innermost request or stage that the call is inside of.
     """
 
@@ -170,9 +170,6 @@ class FinishedCall(NamedTuple):
     attributes: Mapping[str, AttributeValue]
 
 
-_LEFT: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
-"""Outcomes of a stream after which no finish reason was expected any more."""
-
 _CUT: Final = "error"
 """
 Finish reason of a choice whose reason was expected and did not arrive.
@@ -201,7 +198,7 @@ def finished_call(
         elif streamed and not (summary.ended or observed.end_marked):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
     reasons = summary.finish_reasons
-    if not all(reasons.values()) and (not streamed or outcome not in _LEFT):
+    if not all(reasons.values()) and (not streamed or outcome not in NOT_WAITING):
         # The choice was truncated or failed, so its reason will not arrive.
         reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
         summary = summary._replace(finish_reasons=reasons)

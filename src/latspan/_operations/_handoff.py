@@ -214,10 +214,10 @@ class Handoff:
 
         The clocks of two processes are never compared: the stages are placed directly before this
         moment. The rest of the time since the handoff becomes the stage that the argument ``waits``
-        of :func:`latspan.handoff` names. It is an estimate, because it includes the transmission in
-        both directions. If the stages take longer than the time since the handoff, they are dropped
-        and counted in the metric ``evidence_rejected``. The method has no effect if that stage has
-        already ended.
+        of :func:`latspan.handoff` names. That stage is estimated, because it includes the
+        transmission in both directions. If the stages take longer than the time since the handoff,
+        they are dropped and counted in the metric ``evidence_rejected``. The method has no effect
+        if the stage of the wait has already ended.
 
         Args:
             header: Result of :meth:`server_timing` in the other process.

@@ -160,7 +160,7 @@ class LocalScope:
         if self._loop is None or kind is not Kind.STAGE:
             self._loop = self._watch = runtime.watch_loop()
         if self._loop is not None:
-            self._place.start_other_ns = self._loop.step(self._start_ns)
+            self._place.start_other_ns = self._loop.report_step(self._start_ns)
         if kind is Kind.STAGE:
             for scope in enclosing_scopes():
                 scope.add_stage(self._place)
@@ -314,7 +314,7 @@ class LocalScope:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
         if self._loop is not None:
-            self._place.done_other_ns = self._loop.step(ended_ns)
+            self._place.done_other_ns = self._loop.report_step(ended_ns)
         if self._watch is not None:
             self._watch.end()
         self._place.source, self._place.done_ns = source, ended_ns

@@ -49,8 +49,8 @@ class Distribution:
         hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
         kind: Kind of timeline that the values were measured on; ``None`` without values, unless the
             query named a kind.
-        cause: Reason why there are no values, if it is known. The message of the same error
-            contains it.
+        cause: Reason why there are no values, if it is known; part of the message of that
+            :class:`~latspan.errors.EmptyHistogramError`.
     """
 
     name: str
@@ -142,6 +142,7 @@ class Distribution:
         Raises:
             ConfigError: ``ticks`` is less than 1.
             EmptyHistogramError: There are no values.
+            UnknownNameError: There is no such unit.
 
         Source: HdrHistogram, percentile ticks per half distance.
         """

@@ -41,6 +41,7 @@ def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
             twice.
 
     Raises:
+        HistogramFormatError: A tag or a count cannot be written.
         HistogramWriteError: The file could not be written.
     """
     histograms: dict[str, Histogram] = {}

@@ -37,7 +37,6 @@ __all__ = [
     "hint_for_metric",
     "hint_for_other_kinds",
     "hint_for_segment",
-    "kind_named",
     "kind_of_question",
     "metric_of_question",
     "nearest_values",
@@ -77,19 +76,6 @@ Metrics that not every kind records, so that a question without a kind could be 
 others are the duration, counts of events, and metrics of the conventions, whose definitions name
 the kind.
 """
-
-
-def kind_named(name: str) -> Kind:
-    """
-    Return the kind of that name.
-
-    Raises:
-        UnknownNameError: There is no such kind.
-    """
-    try:
-        return Kind(name)
-    except ValueError:
-        raise UnknownNameError(f"no kind '{name}'", hint=f"one of {', '.join(Kind)}") from None
 
 
 def metric_of_question(name: str, recorded: Iterable[SeriesKey]) -> Metric:

@@ -1,10 +1,10 @@
 """
 Recorder of finished requests: counts them in histograms and returns snapshots.
 
-**The lock.** There is one lock. It guards the running interval, the intervals that were swapped and
-are not in the totals yet, and the totals. While it is held, no other lock is taken, nothing is
-logged and no application code runs, so there is no lock order to keep. A thread that records
-appends to a queue without the lock.
+**The lock.** There is one lock. It guards the interval that is being counted, the intervals that a
+swap has ended and that are not in the totals yet, and the totals (see :class:`Recorder`). While it
+is held, no other lock is taken, nothing is logged and no application code runs, so there is no lock
+order to keep. A thread that records appends to a queue without the lock.
 
 A thread of latspan's own holds the lock for at most about half a millisecond at a time, and gives
 way to other threads only while it does not hold it (see :mod:`latspan._slices`). So it counts
@@ -14,14 +14,14 @@ The lock is reentrant, because a signal handler may request a snapshot or shut d
 thread that holds it, and a garbage collection may end an abandoned stream there. Such a call must
 neither wait for another thread, which may be waiting for this one, nor see half-changed data:
 
-- Counted data is read and changed only inside `_exclusive`. To a call that interrupts it on the
-  same thread, `_exclusive` yields `False`: a snapshot then holds everything up to the last complete
-  swap, and a swap returns nothing.
+- Counted data is read and changed only inside `_exclusive`. If a call interrupts such a block on
+  the same thread, its own `_exclusive` yields `False`: a snapshot then holds everything up to the
+  last complete swap, and a swap returns nothing.
 - A swapped interval gets no more values. Its histograms still change until they are compacted,
   which happens inside `_exclusive`, in parts. After that, reading them changes nothing.
-- The totals of a series are never changed, only replaced, in one step. The end of the interval that
-  was added last is in them, so that a swapped interval is added to each series once, and an
-  interrupted swap leaves neither a value out nor one counted twice.
+- The totals of a series are never changed, only replaced, in one step. They contain the end of the
+  interval that was added last, so a swapped interval is added to each series once, and an
+  interrupted swap neither omits a value nor counts one twice.
 - If `is_held_here` is true, the caller must not wait for latspan's own threads: they may be waiting
   for this one.
 """
@@ -64,7 +64,8 @@ Queue length from which a recording thread waits for the thread that counts, to 
 
 _COUNTED_AT_ONCE: Final = 16
 """
-Number of records that are counted before the thread gives way, which takes half a millisecond.
+Number of records that are counted before the thread gives way: half a millisecond of work, more for
+long streams.
 
 Counting sixteen at a time costs a fifth more per record than counting 512.
 """
@@ -85,7 +86,7 @@ Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 
 class Tally(NamedTuple):
     """
-    Numbers of values that were not recorded unchanged, up to the last swap.
+    Numbers of rejected or changed values up to the last swap, and of unreadable records so far.
 
     Args:
         rejected: Negative values, which are not stored.
@@ -104,8 +105,8 @@ class Recorder:
     """
     Recorder of finished requests in histograms; any thread may use it.
 
-    Recording appends to a queue. The queue is counted by the thread that takes a snapshot, and by a
-    recording thread once more than 512 records wait.
+    Recording appends to a queue. The queued records are counted by a thread that takes a snapshot,
+    swaps the interval or calls :meth:`drain`, and by a recording thread once more than 512 wait.
 
     Values are counted in the running interval. A swap returns the histograms of the interval and
     adds them to the totals. The histograms of the totals are never changed: each sum is a new
@@ -192,7 +193,7 @@ class Recorder:
         return len(self._pending)
 
     def fills_up(self) -> bool:
-        """Return whether the queue is half full; counting fewer records costs more per record."""
+        """Return whether 256 or more records wait; counting fewer at once costs more per record."""
         return 2 * len(self._pending) >= DRAIN_THRESHOLD
 
     def drain(self) -> None:
@@ -235,8 +236,8 @@ class Recorder:
         """
         Return everything that was recorded up to the last swap, without the running interval.
 
-        Its series are shared with the recorder: unlike :meth:`snapshot`, it copies and counts
-        nothing. The snapshot has no records.
+        The series are shared with the recorder: unlike :meth:`snapshot`, this method copies no
+        histogram and counts nothing. The snapshot has no records.
         """
         with self._exclusive() as whole:
             return Snapshot(
@@ -273,7 +274,7 @@ class Recorder:
             over = self._interval
             end_epoch_ns = over.start_epoch_ns
             if whole:
-                # With values it ends later than the previous one, even if the clock stood still.
+                # An interval with values ends after it began, even if the clock stood still.
                 end_epoch_ns = self._epoch_ns_from(end_epoch_ns + bool(over.histograms()))
                 self._swapped[over] = end_epoch_ns
                 self._interval = self._interval_from(end_epoch_ns)
@@ -346,7 +347,7 @@ class Recorder:
             release(replaced)
 
     def tally(self) -> Tally:
-        """Return the numbers of values that were not recorded unchanged."""
+        """Return the numbers of rejected and changed values, and of unreadable records."""
         with self._held():
             return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
 
@@ -420,7 +421,7 @@ class Recorder:
         Hold the lock inside the block, in which counted data may be read and changed.
 
         Yields:
-            Whether it may be: not if this thread was interrupted in such a block.
+            Whether the access is exclusive: ``False`` if this call interrupted such a block.
         """
         with self._held():
             if self._is_busy:
@@ -488,7 +489,7 @@ def _log_unreadable(record: RequestRecord, error: Exception) -> None:
 
 def _log_overflow(*, metric: str, cardinality_limit: int) -> None:
     logger.warning(
-        "%s has more than %d series; further ones are counted together, as overflow: true."
+        "%s has more than %d series; further series are counted in one, with overflow=true."
         " Look for an attribute with too many values among those that are set with"
         " latspan.attributes(...), or raise cardinality_limit",
         metric,

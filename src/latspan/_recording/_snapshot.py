@@ -15,7 +15,6 @@ from latspan._recording._questions import (
     hint_for_metric,
     hint_for_other_kinds,
     hint_for_segment,
-    kind_named,
     kind_of_question,
     metric_of_question,
     refuse_absent_values,
@@ -29,7 +28,7 @@ from latspan._recording._series import (
     has_attributes,
     refuse_unknown_attributes,
 )
-from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind
+from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, kind_named
 from latspan._slices import give_way
 from latspan._text import texts_of
 from latspan._units import MetricUnit, TimeUnit
@@ -54,9 +53,9 @@ class Snapshot:
     Each query accepts ``kind``, the kind of timeline on which the values were measured, and
     attributes that the series must have. If ``kind`` is omitted, the query uses the outermost kind
     that was recorded with these attributes: the first of request, inner_request, call, http and
-    stage. If only an inner kind has the metric, the query raises an error that names that kind. Its
-    values are not what the user waits for: the time to the first token of a call, for example, does
-    not include the work before the call.
+    stage. If only a kind further inside has the metric, the query raises an error that names that
+    kind, because a user does not wait for these values: the time to the first token of a call, for
+    example, does not include the work before the call.
 
     A query for an attribute value that was never recorded raises an error that lists the recorded
     values, because the value is probably misspelt. If the value was recorded, but not in this part
@@ -269,9 +268,10 @@ class Snapshot:
         """
         Return what was recorded after an earlier snapshot of the same recorder.
 
-        Counts and sums are exact. The smallest and the largest value are within 1/1024, because
-        they may have been recorded before ``earlier``. If a series was dropped because it was idle
-        after the earlier snapshot, the result lacks the values that it had received in between.
+        Counts and sums are exact. The smallest and the largest value are those of their buckets,
+        with an error of at most 1/1024: the exact ones may be older than ``earlier``. If a series
+        was dropped as idle after the earlier snapshot, the result lacks the values that the series
+        received between that snapshot and the drop.
 
         Args:
             earlier: A snapshot that this one contains.

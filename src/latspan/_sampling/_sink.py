@@ -63,11 +63,11 @@ class SamplingSink:
         if not identity.trace_flags.sampled:
             return span
         parent = None if current is None else current.get_span_context()
-        has_local_parent = parent is not None and parent.is_valid and not parent.is_remote
-        held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=has_local_parent)
+        is_inner = parent is not None and parent.is_valid and not parent.is_remote
+        held = self.traces.open(identity.trace_id, start_epoch_ns, has_local_parent=is_inner)
         # The end of a parent that another library opened is not reported here, so the first open
         # span of the trace counts as the outermost one.
-        outermost = not has_local_parent or len(held.unfinished) == 1
+        outermost = not is_inner or len(held.unfinished) == 1
         begun = (name, start_epoch_ns, attributes) if outermost else None
         return _SampledSpan(self.traces, held, span, begun)
 

@@ -3,15 +3,16 @@ Buffer of the ended spans of open traces.
 
 **States of a trace.** ``kept`` is ``None`` while the trace is undecided, then ``True`` or
 ``False``. An undecided trace holds its ended spans. It is kept as soon as a span fails or a
-decision is positive, and dropped if its last span ends undecided. Independently of that, the trace
-is closed once no span is open; a later span of the same trace id begins a new entry.
+decision is positive, and dropped if it is still undecided when its last span ends. Independently of
+that, the trace is closed once no span is open; a later span of the same trace id begins a new
+entry.
 
 **Threads.** Spans begin and end on any thread, and in finalisers, which may run while the same
 thread holds the lock. Therefore nothing here waits for the lock. Beginning a span takes no lock: it
 uses only atomic operations on the dict of traces and on the trace's list of open spans. Every other
 change is an event in a queue. The thread that gets the lock without waiting handles all queued
 events, its own and those of other threads. A span must never be added to a closed trace;
-:meth:`TraceBuffer._close_if_over` describes how both sides ensure this.
+:meth:`TraceBuffer._close_if_over` describes how opening and closing threads ensure this.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from latspan._units import NS_PER_S
 __all__ = ["HeldTrace", "TraceBuffer"]
 
 MOST_OF_ONE: Final = 500
-"""Maximum number of held spans of one trace; further spans of an undecided trace are lost."""
+"""Maximum number of held spans of a trace, without children; more are lost if it is kept."""
 
 MOST_OF_ALL: Final = 5_000
 """Maximum number of held spans of all traces; a span with its segments takes about 5 kB."""
@@ -44,9 +45,11 @@ to other traces.
 """
 
 LONGEST_NS: Final = 600 * NS_PER_S
+"""Age in nanoseconds from which the end of an open trace is no longer awaited."""
+
 _LOOK_EVERY_NS: Final = 60 * NS_PER_S
 _REMEMBERED: Final = 1_000
-"""Number of kept traces to remember, so that spans that begin after their end are kept too."""
+"""Number of kept traces to remember, so that a span that begins after its trace ended is kept."""
 
 
 class HeldTrace:
@@ -124,32 +127,33 @@ class TraceBuffer:
         """Number of spans of kept traces that were lost because too many spans were held."""
         return self._lost
 
-    def open(self, trace_id: int, begun_epoch_ns: int, *, is_late: bool) -> HeldTrace:
+    def open(self, trace_id: int, begun_epoch_ns: int, *, has_local_parent: bool) -> HeldTrace:
         """
         Record that a span of a trace begins.
 
         Args:
             trace_id: Id of the trace.
             begun_epoch_ns: Start of the span, Unix time in nanoseconds.
-            is_late: Whether its parent is in this process. If the trace has ended already and was
-                kept, the span is then kept too.
+            has_local_parent: Whether its parent is in this process. If the trace has ended already
+                and was kept, the span is then kept too.
         """
-        trace = self._begun(trace_id, begun_epoch_ns, is_late=is_late)
+        trace = self._begun(trace_id, begun_epoch_ns, has_local_parent=has_local_parent)
         while trace.is_over:
-            # Another thread is closing the trace after its last span, so this span begins a new
-            # one. It must not wait: it may be in a finaliser on the thread that is closing.
+            # The trace is being closed after its last span, so this span begins a new one. The call
+            # must not wait: it may be in a finaliser on the thread that is closing.
             trace.unfinished.pop()
             if self._traces.get(trace_id) is trace:
                 self._traces.pop(trace_id, None)
             self._soon(partial(self._close_if_over, trace))
-            trace = self._begun(trace_id, begun_epoch_ns, is_late=is_late)
+            trace = self._begun(trace_id, begun_epoch_ns, has_local_parent=has_local_parent)
         return trace
 
-    def _begun(self, trace_id: int, begun_epoch_ns: int, *, is_late: bool) -> HeldTrace:
+    def _begun(self, trace_id: int, begun_epoch_ns: int, *, has_local_parent: bool) -> HeldTrace:
         """Return the trace with one more open span; the trace may be over by then."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            kept = (is_late and trace_id in self._kept) or self._verdicts.by_chance(trace_id)
+            was_kept = has_local_parent and trace_id in self._kept
+            kept = was_kept or self._verdicts.by_chance(trace_id)
             fresh = HeldTrace(trace_id, begun_epoch_ns, kept=kept)
             trace = self._traces.setdefault(trace_id, fresh)
         trace.unfinished.append(True)
@@ -197,19 +201,19 @@ class TraceBuffer:
         self._soon(happened)
 
     def when_kept(self, trace: HeldTrace, do: Callable[[], None]) -> None:
-        """Call ``do`` when the trace is kept; never if the trace is dropped."""
+        """Call ``do`` when the trace is kept; not if it is dropped, or too many calls are held."""
 
-        def forget() -> None:
+        def happened() -> None:
             if trace.kept:
                 do()
             elif trace.kept is None and self._exemplars < MAX_HELD_EXEMPLARS:
                 self._exemplars += 1
                 trace.exemplars.append(do)
 
-        self._soon(forget)
+        self._soon(happened)
 
     def hand_on(self, trace_id: int, end: Callable[[], None], *, spans: int) -> None:
-        """Pass on ended child spans of a trace, or hold them with the trace."""
+        """Hold ended child spans while their trace is undecided; pass them on at once otherwise."""
 
         def happened() -> None:
             trace = self._traces.get(trace_id)
@@ -221,7 +225,7 @@ class TraceBuffer:
         self._soon(happened)
 
     def release(self) -> None:
-        """Keep the open traces without waiting for their end, and close them."""
+        """Close the open traces now, and keep those about which no decision was made."""
 
         def released() -> None:
             for trace in list(self._traces.values()):

@@ -60,8 +60,9 @@ class Config:
             ``http://localhost:4318`` (gRPC: port 4317).
         protocol: ``http/protobuf`` or ``grpc``. If not set, ``OTEL_EXPORTER_OTLP_PROTOCOL``
             applies, and otherwise ``grpc`` for port 4317 and ``http/protobuf`` for any other.
-        service_name: ``service.name`` of exported telemetry. If not set, metrics use the resource
-            of the application's provider if it has one, and otherwise ``OTEL_SERVICE_NAME``.
+        service_name: ``service.name`` of exported telemetry. If not set, metrics have the resource
+            of the application's tracer provider, and without such a provider all telemetry has
+            ``OTEL_SERVICE_NAME``.
         export_enabled: Whether to export anything. If false, ``latspan.snapshot()`` still returns
             the histograms.
         metrics_interval_s: Seconds between two exports of metrics, at least 0.001. If not set,
@@ -133,8 +134,8 @@ class Config:
         keep_records: Number of the latest records that are kept complete, in addition to the
             histograms, for the waterfalls of ``latspan.report()``. Requests, calls and stages count
             alike: a request with two calls and three stages has six records. A record takes 3 to 50
-            kB, depending on the length of the stream. ``None`` keeps all of them, for
-            demonstrations and tests.
+            kB, depending on the length of the stream. ``None`` (in the variable: ``all``) keeps all
+            of them, for demonstrations and tests.
         record_dir: Folder of a recording, to which each process writes one line per finished
             request, call and stage, and its histograms, even if ``export_enabled`` is false.
             ``latspan.open_recording()`` and ``latspan report`` read it. Prompts and responses are

@@ -67,8 +67,9 @@ Time after which a stream that the caller stopped reading ends and is counted in
 _POLL_S: Final = 0.1
 _POLL_TO_WRITE_S: Final = 0.01
 """
-Time between two polls of the worker thread if it writes records: what a process that is killed has
-not written. A hundred polls per second take 0.2 % of a processor, while requests are made.
+Time in seconds between two polls of the worker thread if it writes records: a process that is
+killed loses the records of this time. A hundred polls per second take 0.2 to 0.5 % of a processor
+while requests are made.
 """
 
 _NO_SERVICE: Final = "unknown_service"
@@ -129,7 +130,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
                 export.start()
         if intervals is not None:
             intervals()
-        # On the worker thread, because it may look up the resource, and a log handler may be slow.
+        # On the worker thread, because the line needs the resource, and a log handler may be slow.
         worker.submit(start_line.on_record)
 
     writes = writes_records(config)
@@ -240,7 +241,7 @@ def _token_counter(
 
 
 def _resource(config: Config) -> Callable[[], Resource]:
-    """Return a function that returns this process's resource once something is exported."""
+    """Return a function whose first call in each process creates the resource."""
 
     def of_this_process(parents: Resource | None) -> Resource:
         from latspan._export import resource_of, resource_of_child
@@ -260,7 +261,7 @@ def _service_name(config: Config, resource: Callable[[], Resource]) -> str:
 def _resource_of_metrics(
     config: Config, application: Callable[[], ApiProvider | None], own: Callable[[], Resource]
 ) -> Callable[[], Resource]:
-    """Return a function that returns the resource of metrics: that of their exemplars' spans."""
+    """Return a function that returns the resource of metrics, which is that of the spans."""
     begun_in = this_process()
 
     def resource() -> Resource:
@@ -339,7 +340,7 @@ def _readings(
 
 
 def _of_traces(traces: TraceBuffer) -> Iterator[SelfMetric]:
-    """Yield the number of sampled-out traces, which is not a loss, and of lost spans."""
+    """Yield two numbers: traces that were sampled out, which are not a loss, and lost spans."""
     from latspan._export import SelfMetric
 
     yield SelfMetric(semconv.METRIC_TRACES_SAMPLED_OUT, traces.sampled_out)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from latspan._export import OtlpSpans
-    from latspan._sdk._span_queue import Sent
+    from latspan._sdk._span_queue import Item
 
 __all__ = ["SpanExport"]
 
@@ -137,7 +137,7 @@ class SpanExport:
         if span.context is not None and span.context.trace_flags.sampled:
             self.take((span,))
 
-    def take(self, spans: Sequence[Sent]) -> None:
+    def take(self, spans: Sequence[Item]) -> None:
         """Queue ended spans that are sampled; safe on any thread and in a finaliser."""
         if self._closed:
             return
@@ -278,7 +278,7 @@ class SpanExport:
                 return False
         return left <= 0
 
-    def _send_batch(self, batch: list[Sent]) -> SpanAnswer:
+    def _send_batch(self, batch: list[Item]) -> SpanAnswer:
         """Send a batch, record the result in the queue, and return it."""
         response = SpanAnswer(taken=False)
         try:
@@ -293,7 +293,7 @@ class SpanExport:
             self._handle_answer(batch, response)
         return response
 
-    def _handle_answer(self, batch: list[Sent], response: SpanAnswer) -> None:
+    def _handle_answer(self, batch: list[Item], response: SpanAnswer) -> None:
         if response.taken:
             self._queue.forget(batch)
             self._refused_count += min(response.refused, len(batch))
@@ -315,7 +315,7 @@ class SpanExport:
             self._queue.forget(batch)
             self._refused_count += len(batch)
 
-    def _called_ours(self, spans: list[Sent]) -> list[Sent]:
+    def _called_ours(self, spans: list[Item]) -> list[Item]:
         """Return the spans with this process's resource; their provider may have the parent's."""
         if self._resource is None:
             return spans

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.trace import ReadableSpan
 
-    Sent = ReadableSpan | ReadableLogRecord
+    Item = ReadableSpan | ReadableLogRecord
 
 
 _TAKEN_AT_ONCE: Final = 32
 """Number of spans that are taken out before the lock is released and the thread gives way."""
 
 
-def _no_size(*_: Sent) -> int:
+def _no_size(*_: Item) -> int:
     return 0
 
 
@@ -34,13 +34,13 @@ class SpanQueue:
     Spans that were taken out to be sent do not count against the limits, and may be put back. Every
     lost span is counted once. Any method may run in a finaliser, which may interrupt another method
     on the same thread. Therefore the lock is reentrant, and every statement leaves a state in which
-    another method can run. The sums are only changed by ``+=`` and ``-=`` in statements without a
-    call, because a finaliser cannot run inside such a statement.
+    another method can run. The three counters are only changed by ``+=`` and ``-=`` in statements
+    without a call, because a finaliser cannot run inside such a statement.
 
     Args:
         room: Maximum number of queued spans, at least 1.
         room_bytes: Maximum size of all queued spans, in bytes.
-        size_of: Returns the size of the given spans in bytes; the same on each call.
+        size_of: Returns the total size of the given spans in bytes; that of a span must not change.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SpanQueue:
         self._room = room
         self._room_bytes = room_bytes
         self._size_of = size_of
-        self._waiting: deque[Sent] = deque()
+        self._waiting: deque[Item] = deque()
         self._lock = threading.RLock()
         self._bytes = 0
         self._in_flight = 0
@@ -77,7 +77,7 @@ class SpanQueue:
         with self._lock:
             return len(self._waiting) + self._in_flight
 
-    def put(self, spans: Sequence[Sent]) -> bool:
+    def put(self, spans: Sequence[Item]) -> bool:
         """Add spans, and return whether there was room without dropping others."""
         size = self._size_of(*spans)
         with self._lock:
@@ -87,7 +87,7 @@ class SpanQueue:
                 return True
             return not self._make_room()
 
-    def take(self, most: int, most_bytes: float = math.inf) -> list[Sent]:
+    def take(self, most: int, most_bytes: float = math.inf) -> list[Item]:
         """
         Take out the oldest spans; pass each to :meth:`forget` or :meth:`give_back` afterwards.
 
@@ -95,7 +95,7 @@ class SpanQueue:
             most: Maximum number of spans.
             most_bytes: Maximum size of all of them together; the first is taken whatever its size.
         """
-        taken: list[Sent] = []
+        taken: list[Item] = []
         while len(taken) < most:
             part, size = self._take(
                 min(most - len(taken), _TAKEN_AT_ONCE), most_bytes, is_first=not taken
@@ -107,10 +107,10 @@ class SpanQueue:
             give_way()
         return taken
 
-    def _take(self, most: int, most_bytes: float, *, is_first: bool) -> tuple[list[Sent], int]:
+    def _take(self, most: int, most_bytes: float, *, is_first: bool) -> tuple[list[Item], int]:
         """Take out spans, and return them and their size."""
         with self._lock:
-            taken: list[Sent] = []
+            taken: list[Item] = []
             taken_bytes = 0
             while self._waiting and len(taken) < most:
                 span = self._waiting.popleft()
@@ -124,12 +124,12 @@ class SpanQueue:
             self._in_flight += len(taken)
             return taken, taken_bytes
 
-    def forget(self, spans: Sequence[Sent]) -> None:
-        """Forget spans that were taken out."""
+    def forget(self, spans: Sequence[Item]) -> None:
+        """Stop counting spans that were taken out in :attr:`unsent`."""
         with self._lock:
             self._in_flight -= len(spans)
 
-    def give_back(self, spans: Sequence[Sent]) -> bool:
+    def give_back(self, spans: Sequence[Item]) -> bool:
         """Put spans that were taken out back in front, and return whether all of them fit."""
         size = self._size_of(*spans)
         with self._lock:

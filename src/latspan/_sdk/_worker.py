@@ -10,15 +10,16 @@ itself; so a job must not assume that it runs on the worker thread.
 **Giving way.** The thread works in slices of 0.2 ms, and gives way to other threads after a job
 that uses its slice up. A job that takes longer calls ``give_way`` itself.
 
-**Sleeping.** No job may wait while the thread sleeps. The thread sets ``_asleep`` before it looks
-at the deque for the last time; a submitter appends its job before it reads ``_asleep``. So either
-the thread finds the job, or the submitter finds the thread asleep and wakes it. For two seconds
-after a job, a polling worker looks at the deque at regular intervals instead, and submitters need
-not wake it. ``stop_polling`` makes it sleep after each job, for a process in which the CPU time of
-all threads counts, and not only that of submitters.
+**Sleeping.** A job must not be left in the queue while the thread sleeps. The thread sets
+``_asleep`` before it looks at the deque for the last time; a submitter appends its job before it
+reads ``_asleep``. So either the thread finds the job, or the submitter wakes the thread. For two
+seconds after a job, a polling worker looks at the deque at regular intervals instead, and
+submitters need not wake it. ``stop_polling`` makes it sleep after each job, for a process in which
+the CPU time of all threads counts, and not only that of submitters.
 
 **Stopping.** The thread may end between the two steps of a submitter: the check of ``_stopped`` and
-the append. The submitter therefore checks again after the append, and runs the queued jobs itself.
+the append. The submitter therefore checks ``_stopped`` again after the append. If it is set, the
+submitter runs the queued jobs itself.
 
 **Forks.** A forked child does not have the thread, and the queued jobs are the parent's. The child
 begins with empty queues, and starts a thread with its first job.
@@ -60,12 +61,12 @@ class Worker:
 
     Args:
         name: Name of the thread.
-        on_start: Called in each process, on the starting thread, just before the thread starts.
+        on_start: Called in each process before the thread starts, on the thread that starts it.
         when_idle: Job to repeat while there is no other.
         idle_s: Seconds without a job before ``when_idle`` runs, more than 0.
         slices: Division of the work into slices; of the usual length unless given.
-        poll_s: Seconds that a job may wait, to save its submitter the cost of waking; ``None`` if
-            a job wakes the thread.
+        poll_s: Seconds between two polls, the longest wait of a job; polling saves submitters the
+            cost of waking the thread. ``None`` if each job wakes the thread.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Worker:
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """
-        Wait until every job that was submitted before this call is done.
+        Wait until every job that was submitted before this call is done; not on the worker thread.
 
         Args:
             timeout_s: Maximum wait, in seconds; ``None`` waits without limit.
@@ -167,7 +168,7 @@ class Worker:
         return done.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish the queued jobs within ``timeout_s`` seconds, and end the thread."""
+        """End the thread after the queued jobs; return whether they ended in ``timeout_s`` s."""
         self.hurry()
         drained = self.drain(timeout_s)
         self._stopped = True
@@ -231,7 +232,7 @@ class Worker:
             self._asleep = False
 
     def _rest(self, longest_s: float | None) -> bool:
-        """Wait to be woken, at most ``longest_s`` seconds; return whether it was."""
+        """Wait at most ``longest_s`` seconds; return whether the thread was woken."""
         try:
             self._wakeup.get(timeout=longest_s)
         except Empty:

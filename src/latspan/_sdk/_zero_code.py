@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
-from latspan._sdk._lifecycle import configure, end_in_order, observe
+from latspan._sdk._lifecycle import configure, export_at_sigterm, observe
 from latspan._sdk._record_export import RECORDS_FOLDER
 from latspan.errors import LatspanError
 
@@ -88,7 +88,7 @@ def start() -> None:
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
         # Before the program sets its own handlers: a server restores the one that it found.
-        end_in_order(asleep=True)
+        export_at_sigterm(asleep=True)
         observer = _observer()
         _runtime.expect(partial(_configure, observer))
         if observer is not None:
@@ -105,7 +105,7 @@ def after_opentelemetry() -> None:
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:
             uninstrument(*unwanted)
-        end_in_order(asleep=True)
+        export_at_sigterm(asleep=True)
         _runtime.expect(_configure)
 
 

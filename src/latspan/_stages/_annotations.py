@@ -75,8 +75,9 @@ def annotate(
     The ``model`` becomes an attribute of the request's histograms. A served request with a model is
     also recorded in the server metrics of the OpenTelemetry GenAI conventions:
     ``gen_ai.server.request.duration``, and the token times that :func:`latspan.track_tokens`
-    records. Omitted arguments keep their earlier values. A value out of range is not recorded, and
-    latspan logs one warning per argument.
+    records. ``provider`` and ``operation`` have an effect only with ``model``, and no argument has
+    one outside a request. Omitted arguments keep their earlier values. A value out of range is not
+    recorded, and latspan logs one warning per argument.
 
     Args:
         custom: Attributes of your own, as for :func:`latspan.attributes`.
@@ -190,7 +191,7 @@ def mark_degraded(*how: Degradation) -> None:
 
 def mark_rejected(*, retry_after_s: float | None = None) -> None:
     """
-    Mark the request that is open in this context as rejected before its work begins.
+    Mark the request that is open in this context as rejected; call this before its work begins.
 
     Its outcome becomes ``rejected``. A response with status 429, or 503 with ``Retry-After``, is
     recognised without this function; call it for a rejection inside a stream or without HTTP.

@@ -1,8 +1,8 @@
 """
 Timeline of one call: transport, wait, tokens, end.
 
-Segments are laid from the start of the call to its end, in the order of the code below, and each is
-cut at the instants that are known. ``SegmentBuilder`` clamps every cut to the time that is left, so
+Segments are laid (appended) from the start of the call to its end, in the order of the list below,
+and each ends at a known instant. ``SegmentBuilder`` clamps every cut to the time that is left, so
 an instant that is missing, early or late can shorten a segment but never cause a gap or an overlap.
 
 1. Transport, up to the last byte sent: ``prepare``, ``retry`` (the attempts before the one that got
@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from latspan._metrics import MetricValue, time_per_output_token
-from latspan._segments import Mark, Outcome, Segment, weaker
+from latspan._segments import NOT_WAITING, Mark, Outcome, Segment, weaker
 from latspan._timeline._constants import (
     CONNECT,
     CONSUMER,
@@ -67,20 +67,17 @@ from latspan._timeline._stream import (
     ReadInterval,
     Stream,
     is_buffered,
-    known_at_the_latest,
     read_stream,
     smoothness_metrics,
+    with_late_arrivals,
 )
 
 __all__ = ["call_timeline"]
 
-_WHOLE_ENDS: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
-"""Outcomes after which the caller was not waiting for further tokens."""
-
 _ROUNDS: Final = 3
 """
-Maximum number of times that delays are shortened: time that is left to the server may move a
-reported generation from the wait for the first token to the time after it.
+Maximum number of rounds that shorten the delays. A round may move reported generation from before
+the first token to after it, so the result is checked in another round.
 """
 
 
@@ -93,7 +90,8 @@ def _delayed(seen: CallObservation) -> Timeline:
     """
     Return the timeline of a call whose event loop was blocked.
 
-    Metrics and marks are those of the stamps. Only the segments are laid without the delays.
+    Metrics and marks are computed from the recorded instants. Only the segments are laid over the
+    time without the delays, which are then inserted as ``event_loop``.
     """
     hidden, delays = delayed_reads(seen), delays_in(seen)
     timeline = _laid(seen, hidden)
@@ -272,7 +270,7 @@ def _streamed_answer(
         )
         buffered = is_buffered(stream, reconciled.decode_ns)
         if buffered:
-            stream = known_at_the_latest(stream)
+            stream = with_late_arrivals(stream)
     # From the last byte sent to the last token, or to the end if none came.
     for name, source, length_ns in reconciled.first:
         builder.exactly(length_ns, name, source)
@@ -283,7 +281,7 @@ def _streamed_answer(
         wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
     parts = reconciled.parts(wait_ns, reasoning_ns, decode_ns)
     _add_interleaved(builder, parts, stream.intervals.pieces)
-    tail = STREAM_CLOSE if seen.outcome in _WHOLE_ENDS else SERVER_WAIT
+    tail = STREAM_CLOSE if seen.outcome in NOT_WAITING else SERVER_WAIT
     for end_ns, held in stream.intervals.tail:
         builder.until(end_ns, CONSUMER if held else tail)
     if reads.end is None:

@@ -32,9 +32,9 @@ __all__ = [
     "ReadInterval",
     "Stream",
     "is_buffered",
-    "known_at_the_latest",
     "read_stream",
     "smoothness_metrics",
+    "with_late_arrivals",
 ]
 
 _VISIBLE: Final = int(ChunkKind.VISIBLE)
@@ -42,7 +42,8 @@ _held: Final = itemgetter(1)
 
 _BUFFERED_CHUNKS: Final = 8
 """
-Minimum number of chunks. Servers may write several tokens at once, so fewer chunks prove little.
+Least number of token-bearing chunks of a buffered stream. A server may write several tokens at
+once, so fewer chunks prove little.
 """
 _BURST_DIVISOR: Final = 10
 """
@@ -50,17 +51,17 @@ A stream counts as buffered if its tokens arrive at least this many times faster
 """
 _BUFFERED_NS: Final = 100 * NS_PER_MS
 """
-Minimum difference of the two durations: twice the delay by which a busy machine was observed to
-record the first token late.
+Minimum difference between the reported generation and the burst: twice the delay with which a busy
+machine was observed to record the first token.
 """
 
 ReadInterval = tuple[int, bool]
 """
-An interval that ends at the return of a read: its end in monotonic nanoseconds, and whether it was
-held.
+An interval that ends when the caller receives the stream or a read returns: its end in monotonic
+nanoseconds, and whether it was held.
 
-In a held interval, the caller had the stream and each read found its chunk already available. Such
-an interval is the caller's time (``consumer``).
+In a held interval, the caller was not reading, and each read found its chunk available already.
+Such an interval is the caller's time (``consumer``).
 """
 
 
@@ -72,7 +73,7 @@ class ReadIntervals(NamedTuple):
         pieces: Intervals from the instant at which the caller received the stream to the last
             token, or to the last read if there is no token.
         tail: Intervals from the last token to the last read.
-        wait_ns: Nanoseconds to the first token, held intervals excluded.
+        wait_ns: Nanoseconds from receiving the stream to the first token, without held intervals.
         reasoning_ns: The same, from there to the first visible token.
         decode_ns: The same, from there to the last token.
     """
@@ -197,7 +198,7 @@ def _intervals(
 def _held_up(
     handed_over_ns: int, returns: list[ReadInterval], ends: tuple[int, int, int]
 ) -> ReadIntervals:
-    """Return the intervals if the caller held the stream during some of them."""
+    """Return the intervals of a stream that the caller held during some of them."""
     pieces: list[ReadInterval] = [(handed_over_ns, False)]
     flowing_ns: list[int] = []
     begin = 0
@@ -288,8 +289,8 @@ def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
     return burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _BUFFERED_NS
 
 
-def known_at_the_latest(stream: Stream) -> Stream:
+def with_late_arrivals(stream: Stream) -> Stream:
     """
-    Return a buffered stream with every arrival marked as reader-bound: its time is only a maximum.
+    Return a buffered stream with all arrivals marked as reader-bound: they are upper bounds.
     """
     return stream._replace(late=[True] * len(stream.returns_ns))

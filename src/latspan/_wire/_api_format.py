@@ -137,10 +137,10 @@ class ApiFormat:
         operation: The GenAI conventions' operation, for example ``chat``.
         classify_chunk: Returns the :class:`ChunkKind` of a chunk object, as a plain integer. Called
             once per chunk on the caller's thread, so it must be fast and never raise.
-        only_text: Returns the kind, as ``classify_chunk`` does, of a chunk object that holds text
-            and no finish reason, and 0 for every other; also fast, and never raises. Chunks for
-            which it returns 0 are read with ``to_mapping`` too. ``None`` if all chunks need
-            ``to_mapping``.
+        only_text: Returns the kind, as ``classify_chunk`` does, of a chunk object that has nothing
+            to keep but tokens, and 0 for every other. It must be fast and must not raise. Chunks
+            for which it returns 0 are read with ``to_mapping`` and ``classify_chunk``. ``None`` if
+            all chunks need ``to_mapping``.
         continuous_usage: Returns, from the body of a stream's first chunk, whether every chunk
             has usage; then all chunks need ``to_mapping``.
         to_mapping: Returns the fields of a chunk or response, object or bytes, as a plain mapping;

@@ -1,8 +1,8 @@
 """
 OpenAI chat completions: chunk objects and bodies from the SDK or from compatible servers.
 
-Chunks are SDK models, so their fields are read as attributes. The SDK keeps unknown fields, which
-compatible servers add, in ``model_extra``.
+Chunks of the SDK are models, so their fields are read as attributes; those of a plain HTTP client
+are bytes. The SDK keeps unknown fields, which compatible servers add, in ``model_extra``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def kind_of(chunk: Any) -> int:
             content = delta.content
             if content:
                 return _VISIBLE if content.__class__ is str else kind_of_content(content)
-            kind = _kind_of_wordless(delta)
+            kind = _kind_without_content(delta)
             if kind:
                 return kind
     except (AttributeError, TypeError):
@@ -74,7 +74,7 @@ def kind_of_content(content: Any) -> int:
     return kind
 
 
-def _kind_of_wordless(delta: Any) -> int:
+def _kind_without_content(delta: Any) -> int:
     # Other SDKs have classes of the same shape, without the fields that their servers do not send.
     if getattr(delta, "refusal", None):
         return _VISIBLE
@@ -87,7 +87,7 @@ def _kind_of_wordless(delta: Any) -> int:
     call = getattr(delta, "function_call", None)
     if call is not None and call.arguments:
         return _VISIBLE
-    # Reasoning is a field that the SDK defines, or one that it does not know.
+    # Reasoning is a field that the SDK declares, or an undeclared one in `model_extra`.
     fields: Mapping[str, Any] | None
     for fields in (delta.__dict__, getattr(delta, "model_extra", None)):
         if not fields:
@@ -121,7 +121,7 @@ def only_text(chunk: Any) -> int:
             if content:
                 # Without a function call, because this runs for each chunk.
                 return _VISIBLE if content.__class__ is str else kind_of_content(content)
-            return _kind_of_wordless(delta)
+            return _kind_without_content(delta)
     except (AttributeError, TypeError, ValueError):
         pass
     return _EMPTY
@@ -131,8 +131,8 @@ def continuous_usage(first: Body) -> bool:
     """
     Return whether every chunk of a stream has usage, judged by the first chunk.
 
-    Otherwise usage arrives with the finish reason or in a chunk without text. The content test
-    then skips the check for usage, which saves a tenth of the time per chunk.
+    If not, usage arrives with the finish reason or in a chunk without text. :func:`only_text`
+    therefore does not check for usage, which saves a tenth of the time per chunk.
 
     Source: ``stream_options.continuous_usage_stats`` of vLLM.
     """
@@ -150,7 +150,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""Fields that contain tokens. The group takes part in a match only for visible content."""
+"""Fields that contain tokens. One of the two empty groups matches only for visible content."""
 
 
 _CONTENT: Final = b'"content":"'
@@ -262,8 +262,8 @@ OPENAI_CHAT: Final = ApiFormat(
     attributes=attributes,
     choices_requested=choices_requested,
     stream=StreamFormat(
-        # Some servers omit `object`. An error sent instead of a response has only this shape.
-        # The search after each "choices" stops at the next one, so that the time is linear in the
+        # Some servers omit `object`. An error sent instead of a response begins with `error`. The
+        # search after each "choices" stops at the next one, so that the time is linear in the
         # length of the event.
         opens=re.compile(
             rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'

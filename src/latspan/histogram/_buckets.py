@@ -1,8 +1,8 @@
 """
 Arithmetic of HDR buckets: the index of a value or of many, and the values of a bucket.
 
-A bucket's width is at most 1/1024 of any value in it: three significant digits. Below 2048 every
-integer has its own bucket, 0 included. This module does not handle counts.
+From 1024 on, a bucket's width is at most 1/1024 of any value in it: three significant digits. Below
+2048 every integer has its own bucket, 0 included. This module does not handle counts.
 
 Source: HdrHistogram, ``countsArrayIndex`` for a lowest discernible value of 1 and three digits.
 """
@@ -77,8 +77,13 @@ def vector_of_indices(numpy: Any, values: Any, lowest_ns: int) -> Any:
     """
     Return the bucket indices as a numpy array, taken from the bits of the values as doubles.
 
-    A double represents every integer up to 2**53. Above 1024, its exponent and the first ten bits
+    A double represents every integer up to 2**53. From 1024 on, its exponent and the first ten bits
     of its mantissa equal the bucket's index plus a constant.
+
+    Args:
+        numpy: The module ``numpy``.
+        values: Array of integers, each at least 0 and at most 2**53.
+        lowest_ns: The smallest of them.
     """
     indices = values.astype(numpy.float64).view(numpy.int64)
     indices >>= _MANTISSA_BITS - HALF_MAGNITUDE

@@ -111,7 +111,7 @@ class LatspanCapture(Captured):
         """
         Return the distribution of a segment: ``latspan_capture.segment("queue").percentile(95)``.
 
-        It has ``percentile``, ``count`` and ``fraction_above``; for arguments see
+        The result has ``percentile``, ``count`` and ``fraction_above``. The arguments are those of
         :meth:`percentile`.
         """
         return self.snapshot().segment(name, kind=kind, **where)
@@ -149,8 +149,9 @@ class LatspanCapture(Captured):
         """
         Fail the test unless a target is proven: ``assert_target("p95 ttft", limit_ms=500)``.
 
-        A failed request misses the target. The proof is an exact binomial test: at 95 %, a p95
-        needs 59 requests without a miss, 93 with one; a p99 needs 299.
+        A failed request misses the target. The proof is an exact binomial test. With 95 %
+        confidence, a p95 needs 59 requests without a miss or 93 with one miss, and a p99 needs 299
+        without a miss.
 
         Args:
             goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
@@ -198,8 +199,8 @@ class LatspanCapture(Captured):
         Args:
             baseline: Baseline file, or a folder of recordings.
             goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
-            margin: Largest ratio at which the goal is no worse; if not given, 1.1 below p90 and
-                1.2 from p90 on.
+            margin: Ratio to the baseline up to which the goal counts as no worse; if not given, 1.1
+                below p90 and 1.2 from p90 on.
             kind: ``request`` or ``call``; see :meth:`percentile`.
             changed: Conditions that were changed on purpose, for example ``machine``.
             undecided: ``fail`` or ``skip`` the test if the result is undecided.

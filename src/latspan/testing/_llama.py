@@ -160,7 +160,7 @@ class LlamaServer:
         """
         Return, for each request that left the queue, the instant and the server's task number.
 
-        The instant is the end of that request's queue wait, on ``CLOCK_MONOTONIC``.
+        The instant is the end of that request's queue wait, in nanoseconds of ``CLOCK_MONOTONIC``.
         """
         return self._log.launches()
 

@@ -99,7 +99,7 @@ class Step:
     One event of a stream.
 
     Args:
-        piece: Kind of content; one of those that a script may write.
+        piece: Kind of content: a kind with tokens, ``role``, ``empty`` or ``comment``.
         gap_ns: Nanoseconds after the previous step, at least 0. Steps without a gap between
             them are sent in one write, as a server sends role and first token.
         text: Text, arguments or comment.
@@ -117,7 +117,7 @@ class Step:
 
     def __post_init__(self) -> None:
         if self.piece not in _SCRIPTABLE:
-            raise ValueError(f"the response contains '{self.piece}' by itself; a script cannot")
+            raise ValueError(f"'{self.piece}' cannot be a step: the server adds it to the response")
         if self.gap_ns < 0:
             raise ValueError(f"a gap is at least 0 ns, not {self.gap_ns}")
         if (self.tokens > 0) is not (self.piece in TOKEN_PARTS):
@@ -138,8 +138,8 @@ class Script:
             early. The first one's gap counts from the end of the queue.
         finish_gap_ns: From the last step to the finish chunk.
         ending: End of the response after the steps.
-        finish_reason: Reason that the response ends, as a value of chat completions; other APIs
-            use their own values. With ``error``, a response of OpenAI's Responses API fails.
+        finish_reason: Reason that the response ends, as a value of chat completions; for other APIs
+            it is translated. With ``error``, a response of OpenAI's Responses API fails.
         flavor: Server implementation to imitate.
         prompt_tokens: Tokens of the prompt, cached ones included.
         cached_tokens: Tokens of the prompt that were in the server's cache.
@@ -177,9 +177,9 @@ class Script:
             if not 0 <= cached <= self.prompt_tokens:
                 raise ValueError(f"{cached} of {self.prompt_tokens} prompt tokens cannot be cached")
         if self.cached_tokens + self.cache_write_tokens > self.prompt_tokens:
-            raise ValueError("tokens read from the cache are not written to it")
+            raise ValueError("cached_tokens + cache_write_tokens exceed prompt_tokens")
         if any(step.tokens for step in self.lead):
-            raise ValueError("no token comes before the end of the prefill")
+            raise ValueError("a step of lead has tokens; they come after the prefill")
 
     @classmethod
     def chat(

@@ -47,7 +47,7 @@ class ServedRequest:
         slot_ns: End of the queue wait and start of the model's work; ``None`` if not reached.
         writes: Parts written, in order.
         end_ns: Instant at which the response was complete, or cut off as its script requires.
-        cancelled_ns: Instant at which the client disconnected before that.
+        cancelled_ns: Instant at which the client disconnected before the end, if it did.
     """
 
     index: int

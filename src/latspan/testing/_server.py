@@ -39,8 +39,8 @@ class ScriptedServer:
             client = openai.OpenAI(base_url=server.base_url, api_key="none")
 
     Args:
-        scripts: Script of every response; if several, each request gets the next one,
-            repeatedly.
+        scripts: One script for all responses, or several: each request gets the next one, and after
+            the last one the first again.
         named: Scripts that a request selects with the header ``x-latspan-script: <name>``.
         slots: Maximum number of requests served at once, at least 1; the others wait in order of
             arrival. ``None`` sets no limit.
@@ -161,7 +161,7 @@ class ScriptedServer:
                 disconnect; 0 does not wait.
 
         Raises:
-            TimeoutError: Not all had arrived and ended after ``timeout_s``, unless that is 0.
+            TimeoutError: A request has not arrived or ended after a ``timeout_s`` other than 0.
             ServerStartError: The server is not running.
         """
         reply = self._ask(
@@ -198,7 +198,7 @@ def _servable(scripts: Script | Iterable[Script]) -> tuple[Script, ...]:
     plan = (scripts,) if isinstance(scripts, Script) else tuple(scripts)
     if any(script.unreachable for script in plan):
         raise ConfigError(
-            "a server that runs is not unreachable",
+            "a script with unreachable=True cannot be served",
             hint="use scripted_transport, or a port on which no program listens",
         )
     return plan

@@ -66,7 +66,7 @@ def scripted_transport(
     | on_httpx2.AsyncScriptedTransport
 ):
     """
-    Return a transport for a client of ``library`` whose server plays scripts on ``clock``.
+    Return a transport for a client of ``library``; its server follows scripts, timed by ``clock``.
 
     The server sends on its own schedule, which begins when the whole request has reached it. A read
     returns all data that has arrived by ``clock``, as TCP does; if there is none, it advances
@@ -79,7 +79,7 @@ def scripted_transport(
         clock: Clock to advance; share it with the tested code.
         library: The client library.
         asynchronous: Whether the client is asynchronous (on asyncio).
-        connect_ns: Duration of a TCP connection in nanoseconds, name look-up included; if it
+        connect_ns: Time to open a TCP connection in nanoseconds, name look-up included; if it
             exceeds the client's connect timeout, the connection fails.
         tls_ns: Duration of a TLS handshake, for ``https`` addresses.
         send_ns: Duration of sending a request, spent while the body is sent.

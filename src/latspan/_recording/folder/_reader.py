@@ -22,7 +22,7 @@ from latspan._recording.folder._manifest import read_manifest
 from latspan._recording.folder._regular import not_readable, open_regular, snapshots_in
 from latspan._recording.folder._watched import ReadingWatch
 from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
-from latspan._segments import Kind
+from latspan._segments import Kind, kind_named
 from latspan._shown import location
 from latspan.errors import RecordingError
 
@@ -63,7 +63,7 @@ class Recording:
     Finished requests that one or several processes recorded, read from a folder.
 
     Opening reads only the manifest. Requests are read anew by each method and are not kept, so
-    memory does not grow with the size of the recording.
+    memory does not grow with the recording, except for the arrays of :meth:`columns`.
 
     Args:
         folder: Folder of the recording.
@@ -96,8 +96,9 @@ class Recording:
 
         Raises:
             RecordingError: A file cannot be read.
+            UnknownNameError: There is no such kind.
         """
-        wanted = None if kind is None else Kind(kind)
+        wanted = None if kind is None else kind_named(kind)
         for record in self._parsed(self._lines()):
             if wanted is None or record.kind is wanted:
                 yield record
@@ -158,6 +159,7 @@ class Recording:
         Raises:
             MissingExtraError: numpy of the extra ``study`` is not installed.
             RecordingError: A file cannot be read.
+            UnknownNameError: There is no such kind.
         """
         from latspan._recording.folder._columns import columns
 
@@ -165,7 +167,7 @@ class Recording:
 
     def _rows(self, kind: Kind | str | None) -> Iterator[Mapping[str, Any]]:
         """Yield the lines of a kind as mappings, which takes half the time of records."""
-        wanted = None if kind is None else Kind(kind).value
+        wanted = None if kind is None else kind_named(kind).value
         for _, line in self._lines():
             try:
                 row = row_of(line)
@@ -202,12 +204,13 @@ class Recording:
         Return everything that was recorded as a snapshot, for questions such as percentiles.
 
         The histograms are those that the processes wrote; they count every request, even if the
-        recording has only a sample of the lines. If a process was killed, they lack its last
-        requests, so all lines are counted instead. If those are a sample, only the lines of killed
-        processes are counted, each ``1 / ratio`` times, and added to the histograms of the others.
-        For a load test, only the measured requests are counted, without warm-up, drain and those
-        that its end cancelled. The snapshot has up to 5,000 complete records of each kind: a
-        random sample, always the same one, and the slowest request.
+        recording has only a sample of the lines. The histograms of a killed process lack its last
+        requests, so all lines are counted if a process was killed. If the lines are a sample, only
+        those of killed processes are counted, each ``1 / ratio`` times (``ratio`` is the recorded
+        fraction), and added to the histograms of the other processes. For a load test, only the
+        measured requests are counted, without warm-up, drain and those that its end cancelled. The
+        snapshot has up to 5,000 complete records of each kind: a random sample, always the same
+        one, and the slowest request.
 
         Raises:
             RecordingError: A file cannot be read.
@@ -278,7 +281,7 @@ class Recording:
         """
         What a reader must know about the records, one sentence each.
 
-        Unreadable lines are counted while the records are read, so they are known afterwards.
+        The number of unreadable lines is included only after another method has read the records.
 
         Raises:
             RecordingError: The folder cannot be listed.

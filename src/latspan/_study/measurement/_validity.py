@@ -24,13 +24,16 @@ LEAST_RATE: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
 
 MOST_CHANCE: Final = 0.10
-"""Largest relative difference of the random arrivals' rate from the load's without a note."""
+"""Relative difference of the arrivals' rate from the load's above which a note is shown."""
 
 MOST_LAG_S: Final = 0.010
 """Maximum p99 of the dispatch lag and of the event loop's lag, in seconds."""
 
 MOST_LAG_OF_LIMIT: Final = 0.02
-"""The same for the dispatch lag, as a fraction of the limit of a target; the larger one counts."""
+"""
+The same for the dispatch lag, as a fraction of the lowest limit of a target; the higher of both
+maxima applies.
+"""
 
 MOST_MEDIAN_LAG_S: Final = 0.002
 """Maximum median lag of the event loop in seconds: more would shift every percentile."""
@@ -44,7 +47,7 @@ MOST_CACHE_DRIFT: Final = 0.1
 DRIFT_ERRORS: Final = 2.576
 """Number of standard errors that a change must exceed, for 99 % confidence."""
 
-MOST_LITTLE: Final = 0.15
+MOST_FROM_LITTLES_LAW: Final = 0.15
 """Relative difference from Little's law above which a note is shown."""
 
 
@@ -64,7 +67,7 @@ class CachedInput(NamedTuple):
 
     @property
     def drifted(self) -> bool:
-        """Whether the fraction changed, beyond what chance explains."""
+        """Whether the fraction changed by more than 0.1, and beyond what chance explains."""
         change = abs(self.last - self.first)
         return change > max(MOST_CACHE_DRIFT, DRIFT_ERRORS * self.error)
 
@@ -99,7 +102,7 @@ def caveats(
     Yield what must be known about one step of a measurement.
 
     Args:
-        step: Its account in the manifest of the recording.
+        step: Account of the step in the manifest, with ``max_in_flight`` of the measurement.
         limits_ns: Limits of the targets.
         cached: Cached input; ``None`` if the server does not report it.
         in_flight: Mean number in flight: observed, and predicted by Little's law.
@@ -134,7 +137,7 @@ def caveats(
     yield from _chance(step)
     if in_flight is not None:
         observed, expected = in_flight
-        if expected and abs(observed - expected) / expected > MOST_LITTLE:
+        if expected and abs(observed - expected) / expected > MOST_FROM_LITTLES_LAW:
             yield Caveat(
                 "not_stationary",
                 f"the load was not steady: {observed:.1f} requests were in flight on average, but"

@@ -21,7 +21,7 @@ from latspan._recording.folder import _reader as reader
 from latspan._recording.folder._lines import line_of
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
-from latspan.errors import RecordingError
+from latspan.errors import RecordingError, UnknownNameError
 from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
@@ -59,6 +59,16 @@ def recorded(folder: Path, *records: RequestRecord) -> Recording:
 
 def notes_of(recording: Recording) -> object:
     return recording.notes
+
+
+def test_an_unknown_kind_is_an_error_with_the_kinds_that_exist(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "recording", call(0))
+    with pytest.raises(UnknownNameError, match="hint: one of request, inner_request"):
+        next(recording.records("calls"))
+    with pytest.raises(UnknownNameError, match="no kind 'calls'"):
+        recording.columns("duration", kind="calls")
+    with pytest.raises(UnknownNameError, match="no kind 'calls'"):
+        latspan.diagnose(kind="calls", snapshot=recording.snapshot())
 
 
 def test_columns_have_one_value_per_request(tmp_path: Path) -> None:
