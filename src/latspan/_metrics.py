@@ -110,7 +110,7 @@ def _by_name(*metrics: Metric) -> dict[str, Metric]:
 
 
 _NO_SCHEDULE: Final = (
-    "no token was received, the provider reported no token count, the call has several choices,"
+    "no token was received, the number of tokens is not known, the call has several choices,"
     " or the stream was buffered on its way"
 )
 

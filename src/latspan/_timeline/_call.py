@@ -347,6 +347,7 @@ def _timeline(
                 stream,
                 start_ns=seen.start_ns,
                 tokens=seen.output_tokens if seen.choices == 1 else None,
+                tokens_estimated=seen.tokens_estimated,
                 expected=seen.expected,
             )
     return Timeline(seen.start_ns, done_ns, segments, metrics, marks, gaps, reconciled.rejected)

@@ -220,7 +220,12 @@ def _runs(returns: Sequence[ReadInterval]) -> list[ReadInterval]:
 
 
 def smoothness_metrics(
-    stream: Stream, *, start_ns: int, tokens: int | None, expected: Expectations
+    stream: Stream,
+    *,
+    start_ns: int,
+    tokens: int | None,
+    tokens_estimated: bool,
+    expected: Expectations,
 ) -> dict[str, MetricValue]:
     """
     Return the gap, stall, fluidity and buffer metrics that are defined for a stream, by name.
@@ -230,6 +235,7 @@ def smoothness_metrics(
         start_ns: Start of the call, monotonic nanoseconds.
         tokens: Number of tokens in all chunks; ``None`` if it is unknown, or if the stream has
             several choices.
+        tokens_estimated: Whether this number is an estimate.
         expected: Expectations that the stream is compared with.
     """
     arrivals_ns = stream.arrivals_ns
@@ -247,8 +253,8 @@ def smoothness_metrics(
         if ratio is not None:
             metrics["stall_ratio"] = MetricValue(ratio, source)
     if tokens is not None and tokens > 0:
-        if tokens != len(arrivals_ns):
-            # The distribution of the tokens over the chunks is an estimate.
+        if tokens_estimated or tokens != len(arrivals_ns):
+            # The distribution of the tokens over the chunks is an estimate too.
             source = ESTIMATED
         before = tokens_before(len(arrivals_ns), tokens)
         on_time = fluidity(

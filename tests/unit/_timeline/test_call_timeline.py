@@ -96,6 +96,13 @@ def test_metrics_of_a_stream_are_exact() -> None:
     assert {value.source for value in metrics.values()} == {Source.MEASURED}
 
 
+def test_metrics_that_need_a_token_count_are_estimated_if_the_count_is() -> None:
+    """Even if the estimate equals the number of chunks with tokens."""
+    metrics = call_timeline(_streamed(tokens_estimated=True)).metrics
+    estimated = {name for name, value in metrics.items() if value.source is Source.ESTIMATED}
+    assert estimated == {"time_per_output_token", "fluidity", "buffer_needed"}
+
+
 @pytest.mark.parametrize("output_tokens", [None, 0, -196])
 def test_metrics_that_need_a_token_count_are_undefined_without_one(
     output_tokens: int | None,
