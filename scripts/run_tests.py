@@ -59,9 +59,6 @@ NO_TESTS_COLLECTED = 5
 COVERAGE = Path("build/coverage")
 BELOW_FLOOR = 2
 
-# Linux's scheduling class for processes that run only on processors that are otherwise idle.
-IDLE_CLASS: int | None = getattr(os, "SCHED_IDLE", None)
-
 Phase = Literal["together", "alone"] | None
 Queue = tuple[int, Sequence["Suite"]]
 """Number of suites that run at once, and the suites in their order."""
@@ -145,11 +142,15 @@ class Runner:
     Args:
         arguments: Passed on to every pytest.
         covered: Interpreter whose suites record coverage, if any.
+        at_once: Whether suites run at the same time as the tests that run alone, and yield to them.
     """
 
-    def __init__(self, arguments: Sequence[str], covered: str | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str], covered: str | None = None, *, at_once: bool = False
+    ) -> None:
         self._arguments = list(arguments)
         self._covered = covered
+        self._at_once = at_once
         self._children: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._interrupted = False
@@ -187,9 +188,9 @@ class Runner:
                 command, stdout=output, stderr=subprocess.STDOUT, env=environment
             )
             self._children.add(child)
-            if phase == "together" and IDLE_CLASS is not None:
+            if self._at_once and phase == "together":
                 # Before it starts threads and programs, which inherit it.
-                os.sched_setscheduler(child.pid, IDLE_CLASS, os.sched_param(0))
+                os.sched_setscheduler(child.pid, os.SCHED_IDLE, os.sched_param(0))
         try:
             return child.wait()
         finally:
@@ -207,6 +208,15 @@ class Runner:
         with self._lock:
             for child in self._children:
                 child.send_signal(signal.SIGINT)
+
+
+def can_yield() -> bool:
+    """Return whether a process may enter the scheduling class for idle processors."""
+    enter = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"
+    tried = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", enter], check=False, stderr=subprocess.DEVNULL
+    )
+    return tried.returncode == 0
 
 
 def coverage_of(python: str, *, has_floor: bool) -> bool:
@@ -289,7 +299,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cover", metavar="PYTHON")
     parser.add_argument("suites", nargs="+", metavar="PYTHON FOLDER[,FOLDER...]")
     options = parser.parse_args(arguments[:split])
-    runner = Runner(arguments[split + 1 :], options.cover)
+    at_once = options.alone and options.jobs > 1 and can_yield()
+    runner = Runner(arguments[split + 1 :], options.cover, at_once=at_once)
     if options.cover:
         shutil.rmtree(COVERAGE, ignore_errors=True)
         COVERAGE.mkdir(parents=True)
@@ -301,7 +312,6 @@ def main(arguments: list[str]) -> int:
         folders_of.setdefault(suite.python, {}).update(dict.fromkeys(suite.folders))
     alone = [Suite(python, tuple(folders), "alone") for python, folders in folders_of.items()]
     queues = [(1, alone), (options.jobs, together)]
-    at_once = IDLE_CLASS is not None and options.jobs > 1
     phases = [queues] if at_once else [queues[1:], queues[:1]]
     total, well = Counts(), True
     began = time.monotonic()
