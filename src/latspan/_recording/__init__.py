@@ -19,7 +19,6 @@ from latspan._recording._empty_reason import (
     SHUT_DOWN,
 )
 from latspan._recording._exemplars import Exemplar
-from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._questions import NO_DEFAULT, nearest_values
 from latspan._recording._recorder import Recorder
 from latspan._recording._series import (
@@ -30,7 +29,7 @@ from latspan._recording._series import (
     has_attributes,
     key_of,
 )
-from latspan._recording._snapshot import Snapshot
+from latspan._recording._snapshot import Snapshot, empty_snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
@@ -48,7 +47,6 @@ __all__ = [
     "SHUT_DOWN",
     "Distribution",
     "Exemplar",
-    "NoopRecorder",
     "Recorder",
     "RequestRecord",
     "Series",
@@ -57,6 +55,7 @@ __all__ = [
     "Subject",
     "TaggedName",
     "details_of",
+    "empty_snapshot",
     "has_attributes",
     "has_no_token",
     "key_of",

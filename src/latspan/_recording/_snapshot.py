@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan._log import warn_once
-from latspan._recording._empty_reason import is_mistake, parts_of
+from latspan._recording._empty_reason import NOT_CONFIGURED, is_mistake, parts_of
 from latspan._recording._questions import (
     NO_DEFAULT,
     hint_for_metric,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
     from latspan._recording._record import RequestRecord
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "empty_snapshot"]
 
 _Default = TypeVar("_Default", bound=float | None)
 
@@ -471,3 +471,13 @@ class Snapshot:
     def _part(self, held: dict[SeriesKey, Series]) -> Snapshot:
         """Return the part of the snapshot that holds these of its series."""
         return replace(self, series=MappingProxyType(held), records=(), known=self._known())
+
+
+def empty_snapshot(reason: str = NOT_CONFIGURED) -> Snapshot:
+    """
+    Return the snapshot of a process that records nothing.
+
+    Args:
+        reason: Why nothing is recorded; one of the texts of :mod:`latspan._recording`.
+    """
+    return Snapshot(series={}, start_epoch_ns=0, end_epoch_ns=0, empty_reason=reason)

@@ -1,20 +1,29 @@
-"""Content capture: whether spans and events include content, and how its tokens are counted."""
+"""
+Content capture: whether spans and events include content, and how its tokens are counted.
+
+Events go to the application's logger provider if it has one, and otherwise to latspan's own.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from latspan._log import logger
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
+from latspan._version import __version__
+from latspan.semconv import SCHEMA_URL
 
 if TYPE_CHECKING:
+    from opentelemetry._logs import LogRecord
+    from opentelemetry.context import Context
+
     from latspan._sdk._worker import Worker
     from latspan._tokens import Encoding
     from latspan._wire import Content
 
-__all__ = ["Capture", "capture", "token_counter"]
+__all__ = ["Capture", "Events", "capture", "token_counter"]
 
 _T = TypeVar("_T")
 
@@ -80,6 +89,40 @@ def _one_of(values: Mapping[str, _T], text: str, variable: str) -> _T | None:
             "%s is '%s', not one of %s; it is ignored", variable, text, ", ".join(values)
         )
     return values.get(text)
+
+
+class Events:
+    """
+    Emits each event through the logger provider that is global at that moment.
+
+    As with spans, an application may set its provider before or after latspan is configured.
+
+    Args:
+        private: Receives events while the application has no provider; ``None`` drops them.
+    """
+
+    __slots__ = ("_private",)
+
+    def __init__(self, private: Callable[[LogRecord], None] | None) -> None:
+        self._private = private
+
+    def __call__(
+        self, name: str, epoch_ns: int, attributes: Mapping[str, Any], context: Context, /
+    ) -> None:
+        """Emit an event; arguments as for :class:`latspan._runtime.EmitEvent`."""
+        # Few applications have events, and every program that configures latspan imports this.
+        from opentelemetry._logs import LogRecord, get_logger_provider
+
+        from latspan._otel.providers import has_log_processors
+
+        record = LogRecord(
+            timestamp=epoch_ns, context=context, event_name=name, attributes=attributes
+        )
+        provider = get_logger_provider()
+        if has_log_processors(provider):
+            provider.get_logger("latspan", __version__, schema_url=SCHEMA_URL).emit(record)
+        elif self._private is not None:
+            self._private(record)
 
 
 def token_counter(

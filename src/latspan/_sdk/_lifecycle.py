@@ -149,9 +149,9 @@ def snapshot() -> Snapshot:
     """
     runtime = _runtime.current()
     if runtime is None:
-        from latspan._recording import NoopRecorder
+        from latspan._recording import empty_snapshot
 
-        return NoopRecorder(_off_reason()).snapshot()
+        return empty_snapshot(_off_reason())
     recorder = runtime.recorder
     if not recorder.is_held_here:
         runtime.drain(_FLUSH_TIMEOUT_S)

@@ -17,7 +17,7 @@ from latspan._runtime import EmitEvent, Runtime, no_watch
 from latspan._sdk._api_variables import propagates
 from latspan._sdk._assembly import Assembly
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
-from latspan._sdk._content import Capture, capture, token_counter
+from latspan._sdk._content import Capture, Events, capture, token_counter
 from latspan._sdk._exporters import (
     event_exporter,
     exporter_imports,
@@ -293,7 +293,6 @@ def _events(
     """Return the event emitter, and the exporter used if the application has no provider."""
     if not captured.emits_events:
         return None, None
-    from latspan._sdk._events import Events
 
     if not is_exported(config, "logs"):
         return Events(None), None

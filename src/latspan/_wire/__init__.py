@@ -27,13 +27,13 @@ from latspan._wire._content import (
     copy_fields,
     output_messages,
 )
-from latspan._wire._decimals import as_number
 from latspan._wire._events import DONE, EventReader, encode_comment, encode_event
 from latspan._wire._fields import choices_in, choices_requested
 from latspan._wire._readers import open_reader
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._stream_reader import StreamReader
 from latspan._wire._usage import Usage, get_path
+from latspan._wire.server_timing import as_number
 
 __all__ = [
     "DEEPEST",

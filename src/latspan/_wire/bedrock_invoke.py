@@ -21,7 +21,6 @@ from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamForma
 from latspan._wire._bedrock_content import BEDROCK_INVOKE_CONTENT, model_event
 from latspan._wire._body import Body, copied
 from latspan._wire._content import FragmentKind, listed, read
-from latspan._wire._decimals import as_number
 from latspan._wire._fields import finished, given, plain_or_object
 from latspan._wire._usage import Usage, mapping
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
@@ -33,6 +32,7 @@ from latspan._wire.bedrock_converse import (
 )
 from latspan._wire.openai_chat import finish_reasons
 from latspan._wire.openai_chat import usage as openai_usage
+from latspan._wire.server_timing import as_number
 
 __all__ = ["BEDROCK_INVOKE"]
 

@@ -12,9 +12,8 @@ from functools import cache
 from typing import Final
 
 from latspan._units import in_unit
-from latspan._wire._decimals import as_number
 
-__all__ = ["FIELD", "HEADER", "TOTAL", "parsed", "written"]
+__all__ = ["FIELD", "HEADER", "TOTAL", "as_number", "parsed", "written"]
 
 HEADER: Final = "server-timing"
 
@@ -89,3 +88,17 @@ def _duration(parameters: str) -> float | None:
         if parameter["name"].lower() == "dur":
             return as_number((parameter["value"] or "").strip().strip('"'))
     return None
+
+
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,20})?")
+"""Decimal number, with up to as many places as the shortest text of a double has."""
+
+
+def as_number(text: str) -> float | None:
+    """
+    Return the number that ``text`` contains in ASCII digits, ``None`` for any other text.
+
+    Unlike this function, ``float`` also accepts ``1_000``, ``1e3``, ``inf`` and the digits of other
+    scripts.
+    """
+    return float(text) if _DECIMAL.fullmatch(text) else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from latspan._metrics import MetricValue
-from latspan._recording import NoopRecorder, Recorder, RequestRecord, Snapshot
+from latspan._recording import Recorder, RequestRecord, Snapshot, empty_snapshot
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts, TokenSource
 from latspan._units import NS_PER_MS
@@ -79,7 +79,7 @@ def test_a_fraction_is_no_percentile(fraction: float, meant: str) -> None:
     """The hint has the percentile; percentiles below 1 can be read from the histogram."""
     durations = SERVED.metric("duration")
 
-    for ask in (SERVED.percentile, NoopRecorder().snapshot().percentile):
+    for ask in (SERVED.percentile, empty_snapshot().percentile):
         with pytest.raises(ConfigError, match=f"is a fraction.*\nhint: use {meant} for p{meant}"):
             ask("duration", fraction, default=None)
     assert durations.percentile(0) == durations.percentile(1) == 300
@@ -195,7 +195,7 @@ def test_zero_is_an_answer_where_the_value_is_known() -> None:
     assert snapshot.group_by("model")["a"].count(model="b") == 0
     assert snapshot.diff(snapshot).count(tenant="x") == 0
     assert snapshot.where(kind="request").series == {}
-    assert NoopRecorder().snapshot().count(tenant="x") == 0
+    assert empty_snapshot().count(tenant="x") == 0
 
 
 def test_a_boolean_or_a_number_is_compared_as_its_text() -> None:
@@ -214,7 +214,7 @@ def test_a_boolean_or_a_number_is_compared_as_its_text() -> None:
 
 def test_a_misspelt_value_of_a_fixed_set_is_refused_at_once() -> None:
     """Whether or not anything was recorded, and with a default too."""
-    for snapshot in (SERVED, NoopRecorder().snapshot()):
+    for snapshot in (SERVED, empty_snapshot()):
         with pytest.raises(UnknownNameError, match="no outcome 'eror'\nhint: one of 'error'"):
             snapshot.percentile("duration", 95, default=None, outcome="eror")
         with pytest.raises(UnknownNameError, match="no kind 'calls'\nhint: one of 'call'"):

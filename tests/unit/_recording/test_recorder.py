@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from latspan._metrics import MetricValue
-from latspan._recording import NoopRecorder, Recorder, RequestRecord, Snapshot, key_of
+from latspan._recording import Recorder, RequestRecord, Snapshot, key_of
 from latspan._recording._recorder import DRAIN_THRESHOLD, OVERLOADED
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts
@@ -476,15 +476,6 @@ def test_recording_does_not_wait_for_the_counting_thread() -> None:
 
     assert [snapshot.count() for snapshot in snapshots] == [0]
     assert recorder.snapshot().count() == OVERLOADED
-
-
-def test_a_noop_recorder_records_nothing() -> None:
-    """Before latspan is configured, all records are dropped."""
-    recorder = NoopRecorder()
-
-    recorder.record(record())
-
-    assert (recorder.snapshot().count(), recorder.swap_interval().count()) == (0, 0)
 
 
 def test_a_request_becomes_an_exemplar_if_its_trace_is_kept_later() -> None:

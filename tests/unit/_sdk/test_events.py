@@ -12,7 +12,7 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from latspan._sdk._events import Events
+from latspan._sdk._content import Events
 from latspan.semconv import SCHEMA_URL
 
 ATTRIBUTES = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": [{"role": "user"}]}
