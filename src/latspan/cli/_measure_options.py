@@ -197,7 +197,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--percentile",
         type=percentile_number,
         metavar="P",
-        help="highest percentile to show (default: 95)",
+        help="percentile that the number of requests is chosen for, and that is shown besides p50,"
+        " p95 and p99 (default: 95)",
     )
     results.add_argument(
         "-o",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,7 +75,8 @@ def _step(step: StepSummary, measurement: Measurement, options: ConsoleOptions) 
         f"{load_in_words(step.load)}, {count(step.measured, measurement.kind.value)} measured",
         options=options,
     )
-    yield from _latencies(step, options)
+    percentiles = sorted({*_PERCENTILES, measurement.percentile})
+    yield from _latencies(step, percentiles, options)
     yield from _load(step, options)
     for caveat in step.caveats:
         word, style = ("INVALID", "bold red") if caveat.invalidates else ("note", "yellow")
@@ -86,8 +87,10 @@ def _step(step: StepSummary, measurement: Measurement, options: ConsoleOptions) 
         yield shown(_target(result, step), options)
 
 
-def _latencies(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:
-    names = [f"p{each}" for each in _PERCENTILES]
+def _latencies(
+    step: StepSummary, percentiles: Sequence[float], options: ConsoleOptions
+) -> Iterator[Text]:
+    names = [f"p{each:g}" for each in percentiles]
     rows = [heads("metric", "from", "requests", "n", *names)]
     for latency in step.latencies.values():
         # A failed request counts as one that takes forever among all, and is left out otherwise.
@@ -95,7 +98,7 @@ def _latencies(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:
             is_all = requests == "all"
             number = latency.count if is_all else len(latency.values_ns)
             values = [
-                latency.all(each) if is_all else latency.completed(each) for each in _PERCENTILES
+                latency.all(each) if is_all else latency.completed(each) for each in percentiles
             ]
             rows.append(
                 (
@@ -103,7 +106,7 @@ def _latencies(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:
                     Text(latency.origin.value),
                     Text(requests),
                     Text(f"{number:,}"),
-                    *(_cell(value, each) for value, each in zip(values, _PERCENTILES, strict=True)),
+                    *(_cell(value, each) for value, each in zip(values, percentiles, strict=True)),
                 )
             )
     has_failures = any(latency.failed for latency in step.latencies.values())

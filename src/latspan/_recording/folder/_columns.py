@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from math import nan
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
 from latspan._metrics import FROM_START, METRIC_NAMES, METRICS, Metric, metric_named
+from latspan._recording._series import ATTRIBUTES
+from latspan._segments import SegmentName
+from latspan._spelling import nearest
 from latspan._units import in_metric_unit, to_seconds
-from latspan.errors import MissingExtraError
+from latspan.errors import MissingExtraError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +29,15 @@ _TOKENS: Final = "tokens."
 _FROM_SCHEDULE: Final = ".from_schedule"
 _COUNTS: Final = ("input", "cached", "output", "reasoning")
 _NUMBERS: Final = frozenset({"start", "ratio", "dispatch_lag"})
+_NAMES: Final[Mapping[str, Collection[str]]] = {
+    _SEGMENT: frozenset(SegmentName),
+    _TOKENS: _COUNTS,
+    "": {"kind", "name", "outcome", *_NUMBERS, *METRIC_NAMES, *ATTRIBUTES},
+}
+"""Names that latspan defines, by their prefix. Stages and attributes may have any other name."""
+
+_SIMILAR: Final = 0.85
+"""Similarity from which a name is a misspelt one, as :func:`latspan._spelling.nearest` uses it."""
 
 
 def frame_module(name: str) -> Any:
@@ -54,6 +66,8 @@ def columns(
 
     Raises:
         MissingExtraError: numpy is not installed.
+        UnknownNameError: No request has a value of that name, which is nearly one that latspan
+            defines.
     """
     numpy = frame_module("numpy")
     found: dict[str, _Column] = {}
@@ -64,6 +78,8 @@ def columns(
             for append, get in getters:
                 append(get(row))
             size += 1
+        if size:
+            _refuse_misspelt(found)
     else:
         for row in rows:
             for name in _names_in(row):
@@ -78,6 +94,20 @@ def columns(
     }
 
 
+def _refuse_misspelt(found: Mapping[str, _Column]) -> None:
+    """Raise an error for a column without a value whose name is nearly one that latspan defines."""
+    for name, column in found.items():
+        prefix = next((each for each in _NAMES if name.startswith(each)), "")
+        rest = name.removeprefix(prefix).removesuffix(_FROM_SCHEDULE)
+        if column.is_empty and rest not in _NAMES[prefix]:
+            near = nearest(rest, _NAMES[prefix], least=_SIMILAR)
+            if near is not None:
+                raise UnknownNameError(
+                    f"no request of the recording has '{name}'",
+                    hint=f"did you mean '{prefix}{near}'?",
+                )
+
+
 class _Column:
     """
     Values of one name; numbers, until a value of another type is added.
@@ -90,6 +120,11 @@ class _Column:
         self._numbers = array("d", [nan]) * size
         self._objects: list[object] | None = None
         self._known = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row has a value."""
+        return self._objects is None and not self._known
 
     def append(self, value: object) -> None:
         """Add the value of the next row; ``None`` if it has none."""

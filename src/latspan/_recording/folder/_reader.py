@@ -159,7 +159,7 @@ class Recording:
         Raises:
             MissingExtraError: numpy of the extra ``study`` is not installed.
             RecordingError: A file cannot be read.
-            UnknownNameError: There is no such kind.
+            UnknownNameError: There is no such kind, or a name is misspelt.
         """
         from latspan._recording.folder._columns import columns
 

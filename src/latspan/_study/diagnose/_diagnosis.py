@@ -227,7 +227,8 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
         return result(
             Conclusion.TIE,
             f"At {goal}, {leader.name} ({percent(leader.share)}) and {rival.name}"
-            f" ({percent(rival.share)}) are too close to call: {slow.name} changes so slowly that"
+            f" ({percent(rival.share)}) of the time of {units} are too close to call:"
+            f" {slow.name} changes so slowly that"
             f" this recording holds only about {values} of it. Measure for longer.",
             finding,
         )
@@ -239,7 +240,8 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
         return result(
             Conclusion.TIE,
             f"At {goal}, {leader.name} ({percent(leader.share)}) and {runner_up.name}"
-            f" ({percent(runner_up.share)}) are too close to call: begin with {leader.name}.",
+            f" ({percent(runner_up.share)}) of the time of {units} are too close to call:"
+            f" begin with {leader.name}.",
             finding,
         )
     summary = f": {finding.summary}" if finding is not None else ""

@@ -211,6 +211,16 @@ def prefill(facts: Facts) -> Finding | None:
             "the share of cached tokens is high and prefill remains",
             (SegmentName.PREFILL,),
         )
+    if isnan(uncached) and facts.calibration is None:
+        return Finding(
+            "slow_prefill",
+            "the server needs long before the first token; whether prompts are long is not known",
+            "record token counts, which tell long prompts from a slow server:"
+            " LATSPAN_REQUEST_STREAM_USAGE=true",
+            (*evidence, "the recording has no number of prompt tokens"),
+            "prefill grows with the length of prompts",
+            (SegmentName.PREFILL,),
+        )
     longer = uncached / max(facts.typical(facts.uncached_tokens), 1.0)
     line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
     grows = line is not None and line.correlation >= CORRELATED

@@ -61,6 +61,24 @@ def notes_of(recording: Recording) -> object:
     return recording.notes
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("ttftt", "ttft"), ("segment.qeue", "segment.queue"), ("tokens.inputs", "tokens.input")],
+)
+def test_a_misspelt_column_is_an_error_with_the_name_that_was_meant(
+    name: str, meant: str, tmp_path: Path
+) -> None:
+    recording = recorded(tmp_path / "recording", call(0))
+    with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'"):
+        recording.columns(name)
+
+
+def test_a_column_without_a_value_is_no_error_if_latspan_defines_it(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "recording", call(0))
+    names = ("ttfv", "segment.queue", "tokens.cached", "tenant", "duration.from_schedule")
+    assert recording.columns(*names).keys() == set(names)
+
+
 def test_an_unknown_kind_is_an_error_with_the_kinds_that_exist(tmp_path: Path) -> None:
     recording = recorded(tmp_path / "recording", call(0))
     with pytest.raises(UnknownNameError, match="hint: one of request, inner_request"):
