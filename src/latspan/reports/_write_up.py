@@ -416,7 +416,11 @@ def _decision(loop: Loop, today: date) -> Iterator[str]:
     decision = "no change is needed" if loop.is_met else "open"
     if verification is not None:
         decision = _DECISIONS[verification.document["judgement"]]
-    yield f"- **Status**: {decision}, {today}; decided by {plain(', '.join(owners))}"
+    if owners or verification is None:
+        yield f"- **Status**: {decision}, {today}; decided by {plain(', '.join(owners))}"
+    else:
+        # The result of a verification is a proposal until an owner decides.
+        yield f"- **Status**: proposed, {today}; the owner of the target decides: {_NOT_STATED}"
     context = [escaped(f"{each.label}.") for each in path.targets]
     yield f"- **Context**: {' '.join([*context, sentence_of(loop.diagnosis)]).strip()}"
     if verification is None:

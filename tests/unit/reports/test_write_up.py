@@ -144,6 +144,15 @@ def test_the_decision_follows_the_judgement(story: Story, judgement: str, status
     assert f"**Status**: {status}" in page
 
 
+def test_a_change_that_no_owner_accepted_is_proposed(story: Story) -> None:
+    path = chat()
+    story.edit(replace(path, targets=tuple(replace(each, owner="") for each in path.targets)))
+    story.measured()
+    story.verified("improved", target="met")
+    page = write_up_page(story.loop, _TODAY)
+    assert "**Status**: proposed, 2026-03-03; the owner of the target decides" in page
+
+
 def test_targets_that_are_met_need_no_change(story: Story) -> None:
     """Nothing is missing then."""
     story.edit(chat(change=Change()))
