@@ -72,6 +72,29 @@ def fails(prompt):
 
 def takes_two(prompt, more):
     pass
+
+
+async def cancels(prompt):
+    raise asyncio.CancelledError
+
+
+def stops(prompt):
+    next(iter([]))
+
+
+def configures(prompt):
+    latspan.configure(export_enabled=False)
+
+
+def switches_off(prompt):
+    latspan.shutdown()
+
+
+def hangs(prompt):
+    global count
+    count += 1
+    if count == 3:
+        time.sleep(600)
 """
 
 
@@ -165,12 +188,25 @@ def test_exceptions_and_timeouts_are_outcomes(tmp_path: Path) -> None:
     assert done.step["errors"] == {"KeyError": 4, "TimeoutError": 4}
 
 
+def test_a_run_that_never_ends_does_not_keep_the_command_from_ending(tmp_path: Path) -> None:
+    """It counts as a timeout, and its thread ends with the process."""
+    done = _measured(
+        tmp_path, "hangs", "--concurrency", "1", "--requests", "5", "--warmup", "0",
+        "--timeout", "100ms",
+    )  # fmt: skip
+    assert done.step["outcomes"] == {"completed": 4, "timeout": 1}, done.errors
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         ("fails", "app:fails fails on the first prompt: ValueError: no such index"),
         ("takes_two", "app:takes_two cannot be called with a prompt: missing a required argument"),
         ("nothing", "the module 'app' has no function 'nothing'"),
+        ("cancels", "app:cancels fails on the first prompt: FunctionExitError: CancelledError"),
+        ("stops", "app:stops fails on the first prompt: FunctionExitError: StopIteration"),
+        ("configures", "app:configures configured latspan again or shut it down"),
+        ("switches_off", "app:switches_off configured latspan again or shut it down"),
     ],
 )
 def test_a_function_that_does_not_work_is_explained(

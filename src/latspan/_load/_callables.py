@@ -7,11 +7,13 @@ import contextvars
 import importlib
 import inspect
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, cast
 
 from latspan._instrument import outcome_of, request
@@ -27,7 +29,11 @@ _MOST_THREADS: Final = 512
 
 
 class FunctionExitError(Exception):
-    """The measured function raised ``SystemExit``, which fails its request like any error."""
+    """
+    The measured function raised an exception that would end the event loop or one of its tasks.
+
+    It fails its request like any error.
+    """
 
 
 def load_callable(name: str) -> Callable[[str], Any]:
@@ -110,9 +116,9 @@ class CallableSender:
         self._name = name
         self._prompts = prompts
         self._timeout_s = timeout_s
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: _Threads | None = None
         if not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
-            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="latspan-measure")
+            self._threads = _Threads()
 
     async def send(self, index: int) -> Answer:
         """Call the function with the prompt of that index, and return when it has ended."""
@@ -132,18 +138,21 @@ class CallableSender:
     async def _call(self, text: str) -> None:
         try:
             await self._call_to_its_end(text)
-        except SystemExit as error:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise _fails(error) from error
+        except (SystemExit, GeneratorExit) as error:
             # asyncio would end the event loop, and with it the measurement, with its exit code.
-            raise FunctionExitError(f"SystemExit: {error}") from error
+            raise _fails(error) from error
 
     async def _call_to_its_end(self, text: str) -> None:
         if self._threads is None:
             result = self._function(text)
         else:
             context = contextvars.copy_context()
-            result = await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: context.run(self._call_in_thread, text)
-            )
+            result = await self._threads.run(lambda: context.run(self._call_in_thread, text))
         if inspect.isasyncgen(result):
             async for _ in cast("AsyncGenerator[object]", result):
                 pass
@@ -176,4 +185,68 @@ class CallableSender:
     async def close(self) -> None:
         """Let threads that still run end by themselves."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
+
+
+class _Threads:
+    """
+    Pool of threads that run a synchronous function.
+
+    They are daemons: a run that never ends does not keep the process from ending. All methods are
+    called on the thread of one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._started = 0
+        self._busy = 0
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """Return the result of ``function``, which a thread calls."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+
+        def job() -> None:
+            result, error = None, None
+            try:
+                result = function()
+            except (SystemExit, StopIteration, GeneratorExit, asyncio.CancelledError) as failure:
+                error = _fails(failure)
+            except BaseException as failure:  # noqa: BLE001 - the caller decides what it means
+                error = failure
+            # The loop is closed if the measurement has ended.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._end, ended, result, error)
+
+        self._busy += 1
+        self._jobs.put(job)
+        if self._busy > self._started and self._started < _MOST_THREADS:
+            self._started += 1
+            name = f"latspan-measure-{self._started}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        return await ended
+
+    def _end(self, ended: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        # It is done if the request ran into its time limit.
+        if ended.done():
+            return
+        if error is None:
+            ended.set_result(result)
+        else:
+            ended.set_exception(error)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def close(self) -> None:
+        """End the threads that have nothing to do, and the others after their run."""
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+
+def _fails(error: BaseException) -> FunctionExitError:
+    failure = FunctionExitError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

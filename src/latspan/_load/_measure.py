@@ -173,6 +173,7 @@ class _Measurement:
         self._ramp_ns = 0
         self._runner: StepRunner | None = None
         self._main: asyncio.Task[Any] | None = None
+        self._recorded: object = None
 
     async def run(self) -> None:
         """
@@ -209,7 +210,9 @@ class _Measurement:
         try:
             sender = self._sender(model or "")
             self._start_recording()
+            self._recorded = _runtime.current()
             self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
+            self._check_recorded()
         except BaseException:
             # Nothing was measured, so nothing is left behind.
             if sender is not None:
@@ -265,6 +268,14 @@ class _Measurement:
 
             instrument_client(settings.endpoint)
 
+    def _check_recorded(self) -> None:
+        if _runtime.current() is not self._recorded:
+            raise MeasurementError(
+                f"{self._settings.name} configured latspan again or shut it down, so its requests"
+                " were not recorded",
+                hint="remove latspan.configure() and latspan.shutdown() from the function",
+            )
+
     async def _try(self, sender: _Prepared) -> Answer:
         attributes = {
             semconv.LATSPAN_LOAD_INDEX: 0,
@@ -295,6 +306,7 @@ class _Measurement:
             )
             with _without_collections():
                 await runner.run()
+            self._check_recorded()
             results.append(runner.result())
             manifest.update(measurement={"steps": results})
             if self._interrupted or (settings.stops_at_saturation and _saturated(runner, before)):

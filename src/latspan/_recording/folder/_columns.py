@@ -82,7 +82,8 @@ def columns(
             _refuse_misspelt(found)
     else:
         for row in rows:
-            for name in _names_in(row):
+            # An attribute may have the name of another column, which takes precedence.
+            for name in dict.fromkeys(_names_in(row)):
                 found.setdefault(name, _Column(size)).append(_getter(name)(row))
             size += 1
             for column in found.values():

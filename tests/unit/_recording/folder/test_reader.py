@@ -61,6 +61,14 @@ def notes_of(recording: Recording) -> object:
     return recording.notes
 
 
+@pytest.mark.parametrize("name", ["name", "kind", "outcome", "start", "tokens.input", "ttft"])
+def test_an_attribute_with_the_name_of_a_column_adds_no_value_to_it(
+    name: str, tmp_path: Path
+) -> None:
+    recording = recorded(tmp_path / "recording", call(0, attributes={name: "mine"}), call(1))
+    assert {len(column) for column in recording.columns().values()} == {2}
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [("ttftt", "ttft"), ("segment.qeue", "segment.queue"), ("tokens.inputs", "tokens.input")],
