@@ -134,9 +134,14 @@ class _Column:
                 self._numbers.append(nan)
                 return
             if isinstance(value, float | int) and not isinstance(value, bool):
-                self._known += 1
-                self._numbers.append(value)
-                return
+                try:
+                    self._numbers.append(value)
+                except OverflowError:
+                    # An integer that no double can hold becomes an object.
+                    pass
+                else:
+                    self._known += 1
+                    return
             self._objects = [None if each != each else each for each in self._numbers]
         self._objects.append(value)
 
@@ -173,7 +178,7 @@ def _names_in(row: Mapping[str, Any]) -> Iterator[str]:
             if scheduled and name in FROM_START:
                 yield name + _FROM_SCHEDULE
     yield from dict.fromkeys(_SEGMENT + segment[0] for segment in row["segments"])
-    yield from (_TOKENS + name for name in _COUNTS if name in row.get("tokens", {}))
+    yield from (_TOKENS + name for name in _COUNTS if _tokens(name, row) is not None)
     for name in dict.fromkeys((*row.get("attributes", {}), *row.get("details", {}))):
         if name not in _NUMBERS and name not in METRICS:
             yield name
@@ -206,7 +211,8 @@ def _segment(name: str, row: Mapping[str, Any]) -> float | None:
 
 
 def _tokens(name: str, row: Mapping[str, Any]) -> int | None:
-    return row.get("tokens", {}).get(name)
+    tokens: Mapping[str, int] = row.get("tokens") or {}
+    return tokens.get(name)
 
 
 def _metric(metric: Metric, row: Mapping[str, Any]) -> float | None:

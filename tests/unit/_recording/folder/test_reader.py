@@ -61,6 +61,25 @@ def notes_of(recording: Recording) -> object:
     return recording.notes
 
 
+def test_a_number_that_no_double_can_hold_is_an_object(tmp_path: Path) -> None:
+    """Another program may have written it."""
+    recording = recorded(tmp_path / "recording", call(0, details={"shard": 7}), call(1))
+    (lines,) = (tmp_path / "recording").glob("*.jsonl")
+    huge = 10**400
+    lines.write_text(lines.read_text().replace('"shard":7', f'"shard":{huge}'))
+    assert recording.columns("shard")["shard"].tolist() == [huge, 1]
+
+
+def test_tokens_may_be_null(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "recording", call(0))
+    (lines,) = (tmp_path / "recording").glob("*.jsonl")
+    fields = json.loads(lines.read_text())
+    lines.write_text(json.dumps({**fields, "tokens": None}) + "\n")
+    assert len(list(recording.records())) == 1
+    assert "tokens.input" not in recording.columns()
+    assert isnan(recording.columns("tokens.input")["tokens.input"][0])
+
+
 @pytest.mark.parametrize("name", ["name", "kind", "outcome", "start", "tokens.input", "ttft"])
 def test_an_attribute_with_the_name_of_a_column_adds_no_value_to_it(
     name: str, tmp_path: Path
