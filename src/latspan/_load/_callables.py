@@ -142,10 +142,10 @@ class CallableSender:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise _fails(error) from error
+            raise _failure(error) from error
         except (SystemExit, GeneratorExit) as error:
             # asyncio would end the event loop, and with it the measurement, with its exit code.
-            raise _fails(error) from error
+            raise _failure(error) from error
 
     async def _call_to_its_end(self, text: str) -> None:
         if self._threads is None:
@@ -160,9 +160,12 @@ class CallableSender:
             await result
 
     def _call_in_thread(self, text: str) -> Any:
-        result = self._function(text)
-        if inspect.isgenerator(result):
-            deque(cast("Iterator[object]", result), maxlen=0)
+        try:
+            result = self._function(text)
+            if inspect.isgenerator(result):
+                deque(cast("Iterator[object]", result), maxlen=0)
+        except (SystemExit, StopIteration, GeneratorExit, asyncio.CancelledError) as error:
+            raise _failure(error) from error
         return result
 
     async def try_once(self) -> Answer:
@@ -208,12 +211,12 @@ class _Threads:
 
         def job() -> None:
             result, error = None, None
-            try:
-                result = function()
-            except (SystemExit, StopIteration, GeneratorExit, asyncio.CancelledError) as failure:
-                error = _fails(failure)
-            except BaseException as failure:  # noqa: BLE001 - the caller decides what it means
-                error = failure
+            # The request may have run into its time limit while it waited for a thread.
+            if not ended.cancelled():
+                try:
+                    result = function()
+                except BaseException as failure:  # noqa: BLE001 - the caller decides what it means
+                    error = failure
             # The loop is closed if the measurement has ended.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._end, ended, result, error)
@@ -246,7 +249,5 @@ class _Threads:
             self._jobs.put(None)
 
 
-def _fails(error: BaseException) -> FunctionExitError:
-    failure = FunctionExitError(f"{type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
+def _failure(error: BaseException) -> FunctionExitError:
+    return FunctionExitError(f"{type(error).__name__}: {error}")

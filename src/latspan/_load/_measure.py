@@ -210,7 +210,6 @@ class _Measurement:
         try:
             sender = self._sender(model or "")
             self._start_recording()
-            self._recorded = _runtime.current()
             self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
             self._check_recorded()
         except BaseException:
@@ -255,7 +254,8 @@ class _Measurement:
             # The load runner measures the lag of its own loop; a callable may block it.
             watch_event_loop=settings.function is not None,
         )
-        if _runtime.current() is None:
+        self._recorded = _runtime.current()
+        if self._recorded is None:
             raise MeasurementError(
                 "latspan is switched off, so nothing would be recorded",
                 hint="unset OTEL_SDK_DISABLED",

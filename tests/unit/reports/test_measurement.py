@@ -116,6 +116,12 @@ def test_too_few_values_say_how_many_they_need(tmp_path: Path) -> None:
     assert lines[3] == "  duration           start     2  100.0 ms  needs 20  needs 100"
 
 
+def test_the_requested_percentile_has_a_column(tmp_path: Path) -> None:
+    """Besides p50, p95 and p99."""
+    shown = _measurement(tmp_path, _hundred(), step(intended=100), percentile=90)
+    assert _text(shown)[1].split()[-4:] == ["p50", "p90", "p95", "p99"]
+
+
 def test_an_invalid_measurement_has_no_verdict(tmp_path: Path) -> None:
     """The reason and a hint are shown instead."""
     late = step(intended=100, generator={"dispatch_lag": {"p50": 0.001, "p99": 0.08, "max": 0.1}})

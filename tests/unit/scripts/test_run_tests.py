@@ -40,6 +40,12 @@ def suite(folder: Path, *tests: str) -> str:
     return str(folder)
 
 
+def configure(folder: Path) -> None:
+    """Give the tests in a folder the configuration of this project's tests."""
+    (folder / "conftest.py").write_text(CONFTEST.read_text())
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = alone: measures\n")
+
+
 def run(
     *folders: str, arguments: tuple[str, ...] = (), options: tuple[str, ...] = ()
 ) -> tuple[int, str]:
@@ -96,8 +102,7 @@ def test_a_selection_may_leave_a_suite_empty(tmp_path: Path) -> None:
 
 
 def test_tests_that_measure_run_alone_and_once(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone: measures\n")
+    configure(tmp_path)
     measures = """
 import os, pytest
 
@@ -122,8 +127,7 @@ def test_any_other():
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has this class")
 def test_all_suites_yield_to_tests_that_run_alone(tmp_path: Path) -> None:
     """So do the programs that they start."""
-    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone: measures\n")
+    configure(tmp_path)
     policies = """
 import os, pytest, subprocess, sys
 

@@ -215,7 +215,7 @@ def prefill(facts: Facts) -> Finding | None:
         return Finding(
             "slow_prefill",
             "the server needs long before the first token; whether prompts are long is not known",
-            "record token counts, which tell long prompts from a slow server:"
+            "record token counts, which distinguish long prompts from a slow server:"
             " LATSPAN_REQUEST_STREAM_USAGE=true",
             (*evidence, "the recording has no number of prompt tokens"),
             "prefill grows with the length of prompts",

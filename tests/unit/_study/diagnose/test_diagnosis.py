@@ -74,6 +74,7 @@ def test_a_rival_that_changes_slowly_is_a_tie() -> None:
     columns = {"gateway": hours.tolist(), "decode": [600.0 + number % 7 for number in range(600)]}
     found = diagnose_table(table_in_ms(columns, goal=Goal("duration", 95)))
     assert found.conclusion is Conclusion.TIE
+    assert "of the time of slow calls are too close to call" in found.sentence
     assert "gateway changes so slowly that this recording holds only about" in found.sentence
     assert found.sentence.endswith("Measure for longer.")
 

@@ -176,6 +176,14 @@ def test_a_cached_prefix_is_not_processed_again() -> None:
     assert finding.cause == "slow_prefill"
 
 
+def test_without_token_counts_a_long_prefill_has_no_known_reason() -> None:
+    """Long prompts and a slow server look the same."""
+    finding = diagnose_table(table_in_ms({"prefill": [600.0] * _SIZE, "decode": _EVEN})).finding
+    assert finding is not None
+    assert "whether prompts are long is not known" in finding.summary
+    assert "LATSPAN_REQUEST_STREAM_USAGE=true" in finding.lever
+
+
 def test_prefill_that_became_slower_per_token_is_slow() -> None:
     """Only a calibration can show that a token takes longer than before."""
     tokens = np.linspace(400, 900, _SIZE).tolist()
