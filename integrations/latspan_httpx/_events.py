@@ -17,41 +17,66 @@ The events of a send occur in this order. Each step is ``started`` and then ``co
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from latspan._instrument import Attempt, Exchange, handle_internal_errors, log_internal_error
 from latspan._segments import SegmentName
 
 __all__ = ["Listener"]
 
-_EVENTS: Final[dict[str, tuple[str | None, SegmentName | None]]] = {
-    "connect_tcp.started": (None, SegmentName.CONNECT),
-    "connect_tcp.complete": ("connected_ns", None),
-    "connect_unix_socket.started": (None, SegmentName.CONNECT),
-    "connect_unix_socket.complete": ("connected_ns", None),
-    "setup_socks5_connection.complete": ("connected_ns", None),
-    "start_tls.started": (None, SegmentName.TLS),
-    "start_tls.complete": ("tls_done_ns", None),
-    "send_request_headers.started": (None, SegmentName.SEND),
-    "send_request_body.complete": ("sent_ns", SegmentName.SERVER_WAIT),
-    "receive_response_headers.complete": ("headers_ns", None),
-    "receive_response_body.complete": ("body_end_ns", None),
+
+class _Meaning(NamedTuple):
+    """
+    What an event of httpcore means for the attempt.
+
+    Args:
+        field: Field of the attempt that stores the time of the event.
+        begins: Segment that the event begins.
+        connecting_failed: Whether a step of the connection has failed.
+        retries: Whether the back-off before another connection begins.
+    """
+
+    field: str | None = None
+    begins: SegmentName | None = None
+    connecting_failed: bool = False
+    retries: bool = False
+
+
+_MEANINGS: Final = {
+    "connect_tcp.started": _Meaning(begins=SegmentName.CONNECT),
+    "connect_tcp.complete": _Meaning("connected_ns"),
+    "connect_tcp.failed": _Meaning(connecting_failed=True),
+    "connect_unix_socket.started": _Meaning(begins=SegmentName.CONNECT),
+    "connect_unix_socket.complete": _Meaning("connected_ns"),
+    "connect_unix_socket.failed": _Meaning(connecting_failed=True),
+    "retry.started": _Meaning(retries=True),
+    "setup_socks5_connection.complete": _Meaning("connected_ns"),
+    "start_tls.started": _Meaning(begins=SegmentName.TLS),
+    "start_tls.complete": _Meaning("tls_done_ns"),
+    "start_tls.failed": _Meaning(connecting_failed=True),
+    "send_request_headers.started": _Meaning(begins=SegmentName.SEND),
+    "send_request_body.complete": _Meaning("sent_ns", SegmentName.SERVER_WAIT),
+    "receive_response_headers.complete": _Meaning("headers_ns"),
+    "receive_response_body.complete": _Meaning("body_end_ns"),
 }
-"""For each event, the field of the attempt that stores its time, and the segment that it begins."""
+"""What each event means, by its name without the part of httpcore; other events mean nothing."""
+
+_NOTHING: Final = _Meaning()
+_MOST_NAMES: Final = 128
 
 
-_CONNECTING_FAILED: Final = frozenset(
-    {"connect_tcp.failed", "connect_unix_socket.failed", "start_tls.failed"}
-)
+class _Meanings(dict[str, _Meaning]):
+    """What each event means, by its full name; a call repeats the same few names."""
+
+    def __missing__(self, name: str) -> _Meaning:
+        meaning = _MEANINGS.get(name.partition(".")[2], _NOTHING)
+        if len(self) < _MOST_NAMES:
+            self[name] = meaning
+        return meaning
 
 
-@functools.lru_cache(maxsize=128)
-def _step_of(name: str) -> tuple[str, tuple[str | None, SegmentName | None] | None]:
-    """Return the step of an event, and its entry in ``_EVENTS``; a call repeats the same names."""
-    step = name.partition(".")[2]
-    return step, _EVENTS.get(step)
+_by_name: Final = _Meanings()
 
 
 class Listener:
@@ -92,18 +117,20 @@ class Listener:
             # httpcore has no event for the end of the wait for the pool: the first event of any
             # kind means that the pool assigned a connection.
             attempt.pool_acquired_ns = now_ns
-        step, event = _step_of(name)
-        if event is None:
-            if step in _CONNECTING_FAILED:
-                self._failure = info.get("exception")
-            elif step == "retry.started":
-                self._record_failed_connection()
+        meaning = _by_name[name]
+        if meaning is _NOTHING:
+            return
+        field, begins, connecting_failed, retries = meaning
+        if connecting_failed:
+            self._failure = info.get("exception")
+            return
+        if retries:
+            self._record_failed_connection()
             return
         if self._tunnelling:
-            if step == "receive_response_headers.complete":
+            if field == "headers_ns":
                 self._tunnelling, attempt.connected_ns = False, now_ns
             return
-        field, begins = event
         if field is not None:
             setattr(attempt, field, now_ns)
         if begins is None:

@@ -279,7 +279,7 @@ def patch_request_builder(patches: Patches, cls: type, name: str = "_build_reque
             request = original(self, *args, **kwargs)
             call = _active_call()
             if call is not None:
-                call.own_requests.note(self, request, functools.partial(sent_request, request))
+                call.own_requests.note(self, request, sent_request)
             return request
 
         return build_request

@@ -112,20 +112,20 @@ class OwnRequests:
         self._server = server
         self._client = client
         self._built: object = None
-        self._describe: Callable[[], SentRequest] | None = None
+        self._describe: Callable[[object], SentRequest] | None = None
         self.redirected_to: tuple[str, str | None, str] | None = None
         """Target of the redirect that was the latest response, if it was one."""
         self.under_way: UnderWay | None = None
         """Outermost request in progress."""
 
-    def note(self, client: object, request: object, describe: Callable[[], SentRequest]) -> None:
+    def note(self, client: object, request: object, describe: Callable[[Any], SentRequest]) -> None:
         """
         Register a request that will be sent, if the call's client built it.
 
         Args:
             client: Client that built the request.
             request: Request object of the HTTP library.
-            describe: Function that returns the request as a :class:`SentRequest`, for a transport
+            describe: Function that returns ``request`` as a :class:`SentRequest`, for a transport
                 that receives another object.
         """
         if client is self._client:
@@ -160,7 +160,7 @@ class OwnRequests:
                 (sent.method, sent.path) == (outer.method, outer.path) and in_this_context()
             )
         if self._describe is not None:
-            return sent.carries(self._describe())
+            return sent.carries(self._describe(built))
         # A client that has not built a request yet may send one for another purpose, for example
         # to get a token.
         return self._client is None and self._server in {None, (sent.host, sent.port)}

@@ -197,20 +197,26 @@ def fields_without(model: Any, *texts: str) -> dict[str, Any] | None:
     Returns:
         ``None`` if ``model`` is not an SDK object. Fields that are ``None`` are left out.
     """
-    extra: Any = getattr(model, "model_extra", _NO_MODEL)
+    # Where `model_extra` of pydantic 2 reads it: the property would be a function call per object.
+    extra: Any = getattr(model, "__pydantic_extra__", _NO_MODEL)
     if extra is _NO_MODEL:
-        return None
+        extra = getattr(model, "model_extra", _NO_MODEL)
+        if extra is _NO_MODEL:
+            return None
     own: dict[str, Any] = model.__dict__
     kept: dict[str, Any] = {}
     fields: dict[str, Any]
     for fields in (own, extra) if extra else (own,):
         for name, value in fields.items():
-            if value.__class__ in _UNCHANGEABLE:
-                if name not in texts:
-                    kept[name] = value
-            elif value is not None and name not in texts:
-                inner = fields_without(value)
-                kept[name] = copied(value) if inner is None else inner
+            if value is None or name in texts:
+                continue
+            kind = value.__class__
+            if kind in _UNCHANGEABLE:
+                kept[name] = value
+            elif kind is dict or (inner := fields_without(value)) is None:
+                kept[name] = copied(value)
+            else:
+                kept[name] = inner
     return kept
 
 
