@@ -95,8 +95,9 @@ class UnknownNameError(LatspanError, LookupError):
     """
     No metric, segment, unit, setting, attribute, kind or degradation has the given name.
 
-    A query also raises it for an attribute value that was never recorded, and for a metric that
-    only an inner kind has.
+    A query also raises it for an attribute value that was never recorded. A query that names no
+    kind also raises it if the outermost recorded kind of timeline (for example `request`) has no
+    values of the metric, but a kind inside it (for example `call`) has.
     """
 
 

@@ -30,10 +30,11 @@ class Exchange:
 
     A transport may send the request more than once: again after a failure, or a second time in
     parallel. Each send is an attempt. An integration that hooks the sends of one transport begins
-    each further attempt with :meth:`try_again`. An integration that hooks the sends below all
-    transports calls :meth:`send_begins` for each send, which returns its attempt. An attempt ends
-    with :meth:`attempt_answered` or :meth:`attempt_failed`; the exchange ends with
-    :meth:`response_received` or :meth:`failed`, which end the last attempt too.
+    each further attempt with :meth:`try_again`. An integration that hooks a lower layer which all
+    transports use (as the integration of httpx hooks httpcore) calls :meth:`send_begins` for each
+    send. That method returns the attempt of the send. An attempt ends with :meth:`attempt_answered`
+    or :meth:`attempt_failed`; the exchange ends with :meth:`response_received` or :meth:`failed`,
+    which end the last attempt too.
 
     Args:
         call: The call that the exchange is an attempt of, or its own call if it is standalone.

@@ -123,8 +123,10 @@ def open_call(
         streamed: Whether a streamed response was requested.
         choices: Number of choices requested.
         attributes: Further attributes of the span, known before the call.
-        awaits_span: Whether another instrumentation opens its span inside the call. A transport
-            integration finds that span there.
+        awaits_span: Whether another instrumentation opens its own span after this call has been
+            opened. latspan then opens no span at first. When the SDK sends its request, the
+            transport integration finds the other span in the current context, and latspan uses it.
+            If there is none, latspan opens its own span at the end of the call.
         hides_span: Whether the client library must not see latspan's span, because it opens a span
             of its own that it exports to another place. The parent of that span then is the
             application's, as without latspan.

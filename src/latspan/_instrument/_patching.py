@@ -278,8 +278,8 @@ def as_coroutine_function(function: Callable[_P, _R]) -> Callable[_P, _R]:
     if sys.version_info >= (3, 12):
         return inspect.markcoroutinefunction(function)
     # Python 3.11 has no function for this. `inspect` reads this flag of the code object. The flag
-    # does not change what the function does, because an instruction in the code creates a
-    # coroutine.
+    # does not change what the function does: in an `async def` function, a bytecode instruction
+    # creates the coroutine, and this plain function does not have that instruction.
     plain: Any = function
     plain.__code__ = plain.__code__.replace(co_flags=plain.__code__.co_flags | inspect.CO_COROUTINE)
     return function
@@ -295,9 +295,9 @@ def impersonate(ours: Coroutine[Any, Any, _T], begun: Awaitable[_T]) -> Coroutin
 
     Args:
         ours: latspan's coroutine, not started yet.
-        begun: The awaitable that the client library returned. The library was called before, so
-            that it raises for wrong arguments then; the awaitable starts nothing before it is
-            awaited.
+        begun: The awaitable that the client library returned. latspan has already called the
+            library's method, so that wrong arguments raise at the application's call and not at its
+            ``await``. The awaitable starts no work before it is awaited.
     """
     if isinstance(begun, CoroutineType):
         named: Any = ours

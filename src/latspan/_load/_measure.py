@@ -1,9 +1,10 @@
 """
 A measurement from its settings to its recording.
 
-The measured requests are recorded by the same code as those of an application in production. Their
-index, phase and dispatch lag are attributes of each record, and the account of the generator is
-written into the manifest, so that the study half needs nothing but the recording.
+The measured requests are recorded by the same code as those of an application in production. The
+index, the phase and the dispatch lag of each request are attributes of its record. The statistics
+of the load generator (intended, sent and cut requests, lags, CPU use) are written into the
+manifest. So the study half needs nothing but the recording.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ _GC_THRESHOLD: Final = 100_000
 
 _LONGEST_RAMP_NS: Final = 2_000_000_000
 """
-Maximum ramp of a closed loop. It lasts as long as the first request, which may load a model.
+Maximum duration of the ramp of a closed loop, the time over which its users begin. The ramp lasts
+as long as the first request, but that request may load a model, so the ramp is limited.
 """
 
 
@@ -91,7 +93,7 @@ class MeasureSettings:
         stops_at_saturation: Whether no further step begins after saturation.
         seed: Seed of everything random.
         targets: Targets to check.
-        percentile: Highest percentile that the measurement is to show.
+        percentile: Percentile that the measurement shows besides p50, p95 and p99.
         max_tokens: Maximum number of output tokens; ``None`` leaves it to the server.
         parameters: Further fields of the request.
         cache: State of the prompt cache.

@@ -228,7 +228,8 @@ class StepRunner:
                 self._load.restart()
             elif self._time_is_up(now_ns):
                 phase = Phase.DRAIN
-        # Not earlier: the last measured request enters the account after its phase is known.
+        # Do not set `_all_begun` here for the last measured request: it is added to the account
+        # only after its phase is determined, so the step would seem to be over before it was sent.
         self._all_begun |= phase is Phase.DRAIN
         return phase
 

@@ -67,7 +67,9 @@ class ModelCall(ResponseParts):
         attributes: Attributes of the span at its start, which a sampler may read.
         series: Series attributes of the call, in addition to those of the surrounding code.
         server: Host and port of the server, ``None`` if unknown.
-        client: Client object of the client library, if the requests that it builds are recorded.
+        client: Client object of the client library, if the integration registers the requests that
+            this client builds, so that they are recognized as attempts of the call; otherwise
+            ``None``.
         api_format: API format of the response; ``None`` if the response is not read.
         streamed: Whether the response is a stream of chunks.
         choices: Number of choices requested.
@@ -151,7 +153,8 @@ class ModelCall(ResponseParts):
         """Outcome as the caller saw it; the response may change it. ``None`` until the end."""
         self._observation = None if runtime.observe is None else runtime.observe()
         self._loop: LoopWatch | None = None
-        # When something else last ran on the loop: before the start, the first attempt, and the end
+        # Last known instants at which another task or the timer ran on the event loop: before the
+        # start of the call, before its first attempt, and before its end
         self._start_other_ns: int | None = None
         self._prepare_other_ns: int | None = None
         self._done_other_ns: int | None = None
@@ -247,7 +250,9 @@ class ModelCall(ResponseParts):
         Use the span that ``sink`` opens, if the call has no span yet.
 
         Args:
-            sink: Sink that uses the span that another instrumentation opened inside the call.
+            sink: Sink that provides the span: one that uses the span that another instrumentation
+                opened inside the call, or, at the end of the call, the runtime's sink, which opens
+                a new span.
         """
         if not self.spanned:
             self._open_span(sink, self.span.context)
@@ -261,7 +266,11 @@ class ModelCall(ResponseParts):
         return self._entered
 
     def is_entered_here(self) -> bool:
-        """Return whether the call was entered in this context, not in one that it is a copy of."""
+        """
+        Return whether the call was entered in the current context itself.
+
+        The result is false in a copy of the context in which the call was entered.
+        """
         return self._entered is not None and self._entered.is_here()
 
     def watch_loop(self) -> None:
@@ -493,7 +502,8 @@ class ModelCall(ResponseParts):
         self.reads = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
-        # The event loop is monitored as long as the observation is referenced.
+        # With `monitor_host`, the observation holds a watch of the event loop of its own, which
+        # ends when the observation is freed.
         self._observation = None
         if self._loop is not None:
             self._loop.end()

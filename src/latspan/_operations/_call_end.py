@@ -72,7 +72,8 @@ class ObservedCall(NamedTuple):
         loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
         prepare_other_ns: Last instant before the first attempt at which another task or the timer
             is known to have run on the loop, monotonic nanoseconds; ``None`` if unknown.
-        parent: Numbers of the innermost request or stage that the call is inside of.
+        parent: IDs of the innermost request or stage that contains the call, and of its outermost
+            request or stage; both 0 if there is none.
     """
 
     runtime: Runtime

@@ -35,8 +35,9 @@ class RequestRecord:
         trace_id: ID of its trace, 0 if there is none.
         span_id: ID of its span, 0 if there is none.
         reports: Segments that are recorded in histograms, ``None`` for all of them. A request
-            records only the time that its calls do not record, and an inner request none, so that
-            nothing is counted twice.
+            records the time that is in no call and no stage inside it, and the time of its earlier
+            calls as the segment ``call``. An inner request records none. So no time is counted
+            twice under one name.
         sampled: Whether its trace was already known to be kept when the request ended.
         convention: Attributes of the GenAI conventions' metrics, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an

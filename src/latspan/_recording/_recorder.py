@@ -19,9 +19,10 @@ neither wait for another thread, which may be waiting for this one, nor see half
   last complete swap, and a swap returns nothing.
 - A swapped interval gets no more values. Its histograms still change until they are compacted,
   which happens inside `_exclusive`, in parts. After that, reading them changes nothing.
-- The totals of a series are never changed, only replaced, in one step. They contain the end of the
-  interval that was added last, so a swapped interval is added to each series once, and an
-  interrupted swap neither omits a value nor counts one twice.
+- The totals of a series are never changed, only replaced, in one step. Each total stores the end
+time of the interval that was added last. An interval that does not end later is not added again. So
+a swapped interval is added to each series once, and an interrupted swap neither omits a value nor
+counts one twice.
 - If `is_held_here` is true, the caller must not wait for latspan's own threads: they may be waiting
   for this one.
 """

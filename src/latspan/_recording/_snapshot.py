@@ -53,9 +53,9 @@ class Snapshot:
     Each query accepts ``kind``, the kind of timeline on which the values were measured, and
     attributes that the series must have. If ``kind`` is omitted, the query uses the outermost kind
     that was recorded with these attributes: the first of request, inner_request, call, http and
-    stage. If only a kind further inside has the metric, the query raises an error that names that
-    kind, because a user does not wait for these values: the time to the first token of a call, for
-    example, does not include the work before the call.
+    stage. If only an inner kind has the metric, the query raises an error that names that kind,
+    because the values of the inner kind are not the time that a user waits: the time to the first
+    token of a call, for example, does not include the work before the call.
 
     A query for an attribute value that was never recorded raises an error that lists the recorded
     values, because the value is probably misspelt. If the value was recorded, but not in this part
@@ -457,7 +457,8 @@ class Snapshot:
 
     def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
         """Return the kinds of the timelines that were recorded with the attributes."""
-        # Each timeline has one duration. Its source and segment are not those of other values.
+        # Each timeline has one duration. A source or a segment in the query describes the values
+        # asked for, not the duration, so both are left out here.
         of_timelines = {name: where[name] for name in where if name not in ("source", SEGMENT)}
         return {
             key.kind

@@ -150,7 +150,9 @@ class Worker:
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """
-        Wait until every job that was submitted before this call is done; not on the worker thread.
+        Wait until every job that was submitted before this call is done.
+
+        On the worker thread, return true at once without waiting.
 
         Args:
             timeout_s: Maximum wait, in seconds; ``None`` waits without limit.
@@ -209,8 +211,9 @@ class Worker:
                 elif self._when_idle is not None:
                     _do(self._when_idle)
             except BaseException:
-                # An interrupt ends only the job on this thread; on a caller's thread it reaches
-                # the caller.
+                # If a job raises a `BaseException` such as `SystemExit` on this thread, only this
+                # job ends and the thread continues. If the job runs on a caller's thread, the
+                # exception reaches the caller.
                 logger.exception(_LOST)
 
     def _run_jobs(self) -> None:

@@ -90,7 +90,11 @@ class OpenSpan(Protocol):
         ...
 
     def when_kept(self, do: Callable[[], None]) -> None:
-        """Call ``do`` once its trace is later decided to be kept; never if it is dropped."""
+        """
+        Call ``do`` when latspan decides later that the span's trace is kept.
+
+        It is never called if the trace is dropped.
+        """
         ...
 
     @property

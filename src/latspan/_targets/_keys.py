@@ -117,7 +117,7 @@ _PATH: Final = (
     Key(
         "change",
         Form.TABLE,
-        "The one change to verify. It is made by two commands, or by options of the measurement.\n"
+        "The one change to verify: the commands apply and undo, or options of the measurement.\n"
         "latspan verify --levers lists the levers.",
         of=Change,
     ),

@@ -143,9 +143,9 @@ class QualityCheck:
     Check that a faster response is still as good.
 
     Args:
-        command: Command that ``latspan verify`` runs on both sides. With ``items`` it writes the
-            answers to the file ``{answers}``; otherwise its exit code is 0 if the quality is
-            sufficient, and 1 if it is not.
+        command: Command that ``latspan verify`` runs twice: before the change and after it. With
+            ``items`` it writes the answers to the file ``{answers}``; otherwise its exit code is 0
+            if the quality is sufficient, and 1 if it is not.
         limit: What the check requires, in words.
         items: JSONL file of the evaluation set, as for ``latspan verify --items``.
         before: JSONL file of the answers before the change.

@@ -1,4 +1,8 @@
-"""Reader of the file of an inference path; every error names the line and the correction."""
+"""
+Reader of the file of an inference path.
+
+An error about a key or a table names the nearest known line. Every error states the correction.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +91,8 @@ def read_inference_path(name: str | os.PathLike[str]) -> InferencePath:
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text", hint="save the file as UTF-8") from error
-    # Commands and results use the name of the file, and requests carry the name in it.
+    # Commands and results use the file's name, and requests have the value of the key `name` as
+    # their inference path. The two must be equal.
     if found.name != path.stem:
         raise ConfigError(
             f'{path} has name = "{printable(found.name)}", but the file is named {path.stem}',
@@ -112,7 +117,8 @@ def files_in(folder: Path) -> list[Path]:
 
 def _is_inference_path(file: Path) -> bool:
     try:
-        # A file in another encoding is shown with its error, too.
+        # A file that is not UTF-8 stays in the list if it looks like an inference path, so that the
+        # caller can report its error.
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
@@ -252,7 +258,11 @@ class _Document:
 
 
 def _where(at: KeyPath) -> str:
-    """Return the table for a message about a key that has no line; empty for the top level."""
+    """
+    Return the name of the table in brackets, or an empty text for the top level.
+
+    A message about a missing or unknown key begins with it.
+    """
     names = ".".join(str(each) for each in at if isinstance(each, str))
     return f"[{names}]: " if names else ""
 

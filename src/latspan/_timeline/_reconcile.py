@@ -72,8 +72,9 @@ class Reconciled(NamedTuple):
             stages if the response is not streamed.
         decode_ns: Reported generation after the first token of a stream; ``None`` if not
             reported.
-        covers: Whether the reports cover the whole wait, so that the remaining time is network
-            time.
+        covers: Whether the reports contain all of the server's time (queue, prefill and decode, or
+            the total of a response that is not streamed), so that the time that they do not contain
+            is network time.
         early_ns: Part of the generation that must have happened before the first token was read, in
             nanoseconds.
         has_unreported_front: Whether the remaining time also includes a part of the server that
@@ -143,11 +144,13 @@ def reconcile(
 
     A client takes its timestamp after the event, and later still if the process has to wait for a
     processor. So the server may have begun its work as soon as sending began, and the first token
-    may have arrived as soon as the reported prefill ended. Two sums are checked: the time reported
-    before the first token against the time from the start of sending to that token, and all
-    reported time against the time to the end of the stream. Each sum may exceed its limit by 5 ms
-    or 1 %, whichever is more; the excess is cut. A larger excess, or a negative time, rejects the
-    whole report.
+    may have arrived as soon as the reported prefill ended. Three times are checked, each from the
+    start of sending: the reported time until the headers (the time of the gateways, or the elapsed
+    time that a header reports) against the arrival of the headers; the reported time before the
+    first token against the arrival of that token; all reported time, or the reported total if that
+    is longer, against the end of the stream. Each sum may exceed its limit by 5 ms or 1 %,
+    whichever is more; the excess is cut. A larger excess, or a negative time, rejects the whole
+    report.
 
     Reports are checked one after the other, the server's first and the outermost gateway's last.
     The report of a gateway must leave room for the times of its server, because the server measured
@@ -156,8 +159,10 @@ def reconcile(
     Args:
         reports: Reported times, the outermost gateway's first.
         seen: Times that the client measured.
-        trusted: Whether the reports have been checked against the time that passed. They are then
-            cut to fit into the time that remains without the delays of a blocked event loop.
+        trusted: Whether an earlier call of this function, with the measured times that include the
+            delays of a blocked event loop, accepted the reports. If so, they are not compared with
+            the measured times again. They are only cut to fit the given times, from which these
+            delays were removed.
     """
     if not reports:
         return NO_EVIDENCE

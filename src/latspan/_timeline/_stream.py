@@ -60,8 +60,9 @@ ReadInterval = tuple[int, bool]
 An interval that ends when the caller receives the stream or a read returns: its end in monotonic
 nanoseconds, and whether it was held.
 
-In a held interval, the caller was not reading, and each read found its chunk available already.
-Such an interval is the caller's time (``consumer``).
+A held interval ends with one or more reads that each found their chunk already available. Before
+these reads the caller worked on something else. Such an interval is the caller's time
+(``consumer``).
 """
 
 
@@ -92,8 +93,9 @@ class Stream(NamedTuple):
     Args:
         returns_ns: Instants at which the reads returned, in monotonic nanoseconds; the read of the
             end is last.
-        late: Whether each read was reader-bound, or returned in a block of the event loop, so that
-            its chunk may have arrived earlier; empty if none was.
+        late: One flag per read: true if its chunk may have arrived earlier, because the read was
+            reader-bound (held, see :data:`ReadInterval`) or because a block of the event loop may
+            hide the arrival. Empty if no flag is true.
         chunks: Number of reads that returned a chunk.
         tokens: Positions of the chunks that bear tokens, in order.
         arrivals_ns: Arrival of each of these chunks, in monotonic nanoseconds.

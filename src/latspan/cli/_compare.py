@@ -34,12 +34,13 @@ per run), a folder of histogram logs (.hlog) of the processes of one run, or a
 baseline file (.json).
 
 Two runs of the same system differ by chance, so one recording per side is
-described and never judged. With three runs or more in all (better: five per
-side), the conclusion is that a percentile improved, is no worse or is worse, or
-that the difference may be chance (Welch's test on the runs; other percentiles
-and segments are guards, with Holm's adjustment). "No worse" means, with
-confidence: a percentile below p90 is at most 10 % higher, any other at most
-20 %.
+described and never judged. With three or more runs in all (five per side are
+better), the conclusion is one of four: a percentile improved, it is no worse,
+it is worse, or the difference may be chance. The runs are compared by Welch's
+test. Other percentiles and the segments are tested too, to show what the change
+made worse (guards); their p-values are adjusted by Holm's method. "No worse"
+means, with confidence: a percentile below p90 is at most 10 % higher, any other
+at most 20 %.
 
 Differences other than the change are listed first: prompts, load, model,
 parameters, cache, length of the answers, machine. If one of them can explain

@@ -49,10 +49,11 @@ SOURCE is one of these:
   histogram logs  a .hlog file or a folder of them: the target is judged, but
                   the time cannot be divided among segments
 
-Exit codes: 0 nothing to fix, or a cause without a target; 1 a cause, and the
-target is missed; 2 usage; 3 inconclusive: a tie, spread out, not instrumented,
-too few requests, or histograms only; 4 the measurement is invalid or cannot be
-read."""
+Exit codes: 0 nothing to fix, or a cause without a target that is missed; 1 a
+cause and a missed target, or so many failed requests that the percentile falls
+on one; 2 usage; 3 inconclusive: two segments are too close, no segment has a
+large share, too much time is in no segment, there are too few requests, or the
+source has only histograms; 4 the measurement is invalid or cannot be read."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -74,7 +74,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document ({_SCHEMA}, {PROGRAM_SCHEMA}) instead of the text",
+        help=f"print one JSON document instead of the text: {_SCHEMA}, or with a program"
+        f" {PROGRAM_SCHEMA}",
     )
     parser.add_argument(
         "--output",

@@ -90,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND: Final = Command(
     name="document",
-    summary="write up a pass: before and after, decision record, runbook",
+    summary="write up one verified change: before and after, decision record, runbook",
     description=_DESCRIPTION,
     examples=(
         ("latspan document chat", "write write-ups/chat from chat.toml and results/chat"),

@@ -80,7 +80,7 @@ def _write_new(file: Path, text: str) -> None:
 
 COMMAND: Final = Command(
     name="init",
-    summary="start an inference path: write the file of its target, load and prompts",
+    summary="describe a route and its traffic: write the file of its target, load and prompts",
     description=_DESCRIPTION,
     examples=(
         ("latspan init chat", "write chat.toml, with a target for the time to the first token"),

@@ -168,7 +168,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--cache",
         choices=("as-is", "cold", "warm"),
         help="prompt cache of the server: as it is (the default), cold (each prompt begins with"
-        " a unique text), or warm (one request before the load)",
+        " a unique text), or warm (a request before the load puts the common beginning of the"
+        " prompts into the cache)",
     )
     requests.add_argument(
         "--timeout",

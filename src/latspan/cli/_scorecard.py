@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
-Shows how a system performs from week to week (operational drift) and from month
-to month (direction): p50 and p95, timeouts and completed requests. With
+Shows p50, p95, timeouts and completed requests of a system per week, which
+shows operational drift, and per month, which shows the long-term trend. With
 --target, it also shows the requests within the target, and their rate.
 
 PATH is a recording, a .hlog file, a file of OTLP/JSON traces that the
@@ -26,8 +26,9 @@ Collector's file exporter wrote, a folder of any of them, or the URL of a
 Prometheus server that has latspan's metrics.
 
 Timeouts and completed requests are fractions of all intended requests, with
-95 % confidence intervals. A failed request counts as slower than every other
-one. Weeks begin on Monday, in UTC."""
+95 % confidence intervals. Intended requests are those that ended, and those
+that a load test scheduled but never sent. A failed request counts as slower
+than every other one. Weeks begin on Monday, in UTC."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

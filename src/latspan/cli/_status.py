@@ -27,9 +27,10 @@ Shows where each inference path of a folder stands in the loop:
   watch       latspan sweep, on a schedule
 
 A task is stale if the endpoint, the model, the target, the load, the prompts or
-the prompt template changed after it, or if it belongs to an earlier pass. Each
-path is shown with its definition of done and one next command. In an empty
-folder, the next command is latspan init.
+the prompt template changed after it, or if it belongs to an earlier pass (a
+pass is one diagnosis, one change, one verification and one write-up). Each path
+is shown with its definition of done and one next command. In an empty folder,
+the next command is latspan init.
 
 The results are in results/NAME, next to NAME.toml. Commit them to your
 repository, so that all its users see the same status.

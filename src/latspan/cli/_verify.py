@@ -53,16 +53,18 @@ If the lever and the commands or options are not given, they are read from the
 table [change] of NAME.toml.
 
 --recorded judges recordings that exist. --lever names the change: only the
-conditions that belong to it may differ. If the client sets the lever, at least
-one of them must differ. If two levers change at once, the effect is measured,
-but cannot be attributed.
+conditions that belong to it may differ. If the lever is a setting of the client
+(such as the model or the prompts) and no commands switch the system, at least
+one of the conditions that belong to it must differ. If two levers change at
+once, the effect is measured, but cannot be attributed.
 
 The command of --quality-command, or [quality] command in NAME.toml, checks the
-quality once per side. With an evaluation set (--items, or [quality] items) it
-writes the answers to the file {answers}, and they are compared; otherwise its
-exit code 0 means good enough, and 1 means not. --answers compares files that
-exist. If the quality drops, the change fails, however fast it is. With too few
-items, the result is inconclusive.
+quality once per side. With an evaluation set (--items, or [quality] items), the
+command must write the answers to a file; latspan replaces {answers} in the
+command with the path of that file, and compares the answers of both sides.
+Without an evaluation set, exit code 0 of the command means good enough, and 1
+means not. --answers compares files that exist. If the quality drops, the change
+fails, however fast it is. With too few items, the result is inconclusive.
 
 Exit codes: 0 improved or no worse; 1 worse; 2 usage; 3 inconclusive; 4 not
 interpretable, or a file cannot be read. They do not depend on whether the
@@ -134,7 +136,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     judged.add_argument(
         "--quality-command",
         metavar="CMD",
-        help="command that checks the quality of the current side, {side}; '' for no check",
+        help="command that checks the quality of the current side, whose name (before or after)"
+        " replaces {side} in it; '' for no check",
     )
     judged.add_argument(
         "--quality-margin",

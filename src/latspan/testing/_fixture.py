@@ -156,7 +156,8 @@ class LatspanCapture(Captured):
         Args:
             goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
             limit_ms: Limit in milliseconds, more than 0.
-            kind: Kind of the units; see :meth:`percentile`.
+            kind: Kind of the requests that are judged, for example ``call``; see
+                :meth:`percentile`.
             confidence: In (0.5, 1).
             undecided: ``fail`` or ``skip`` the test if there are too few requests for a proof.
             where: Attributes that must be equal, for example ``inference_path="chat"``.

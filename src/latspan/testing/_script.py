@@ -131,7 +131,8 @@ class Script:
 
     Args:
         queue_ns: Wait before the server begins to work on the request.
-        prefill_ns: From the end of the queue to the first of ``steps``.
+        prefill_ns: From the end of the queue to the end of the prefill. The gap of the first of
+            ``steps`` counts from there.
         steps: Steps written from the end of the prefill on. The first one's gap counts from
             there, each other one's from the previous step.
         lead: Steps written during the prefill: comments, empty deltas, a role that comes

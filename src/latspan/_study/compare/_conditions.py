@@ -221,7 +221,11 @@ def _between(
     weight: Weight = Weight.EXPLAINS,
     longest: int = _LONGEST,
 ) -> Iterator[Difference]:
-    """Yield a difference if two sides do not have the same values, each once and sorted."""
+    """
+    Yield a difference if two sides do not have the same values.
+
+    The values of each side are distinct and sorted.
+    """
     if before != after:
         every = list(dict.fromkeys([*before, *after]))
         short = dict(zip(every, _shortened(every, longest), strict=True))

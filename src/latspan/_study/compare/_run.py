@@ -2,8 +2,9 @@
 One run of a side of a comparison: its values, its conditions, and what its requests were like.
 
 A run comes from a recording, from histogram logs or from a baseline file. All have samples of each
-metric and segment. Only recordings have single requests, which the time order, the segments near a
-percentile and groups of requests need.
+metric and segment. Only recordings contain individual requests. The order in time and groups of
+requests can be computed only from individual requests. The segments near a percentile are computed
+from them too, or read from a baseline file that stores them.
 """
 
 from __future__ import annotations

@@ -87,10 +87,12 @@ class Share:
     @property
     def _factor(self) -> float:
         """
-        Factor by which its time may differ in a much longer recording, the end of an interval.
+        Factor by which the segment's mean time may be larger or smaller in a much longer recording.
 
-        The standard deviation of waiting times is about their mean, so the relative standard error
-        of the mean of n independent ones is 1 / sqrt(n).
+        The time divided by it, and the time multiplied by it, are the ends of the interval.
+
+        The standard deviation of waiting times is approximately equal to their mean, so the
+        relative standard error of the mean of n independent waiting times is 1 / sqrt(n).
         """
         return math.exp(_NORMAL / math.sqrt(self.independent))
 
@@ -98,8 +100,8 @@ class Share:
         """
         Return whether a rival may be the larger one in a longer recording.
 
-        Only one of the two may vary slowly. Two that vary slowly grow together, for example the
-        queues of an overloaded system.
+        The result is false unless exactly one of the two segments varies slowly. Two segments that
+        both vary slowly grow together, for example the queues of an overloaded system.
         """
         if math.isinf(self.independent) == math.isinf(rival.independent):
             return False
@@ -124,9 +126,11 @@ class Attribution:
         typical_ns: Mean of the goal metric in the typical band, in nanoseconds.
         lead: Lead of the largest share over the second, as the lower end of its 90 % interval;
             the largest share is a real leader if it is more than 0.
-        value_ns: The percentile itself, in nanoseconds; infinity if so many units failed.
-        is_extended: Whether the tail band extends beyond the goal's percentile because units are
-            few; then some of its units are not slow.
+        value_ns: The percentile itself, in nanoseconds; infinity if so many units failed that the
+            percentile falls on a failed one.
+        is_extended: Whether the tail band contains a larger fraction of the units than the goal's
+            percentile requires, because there are few units. Some units of the band are then not
+            slow.
     """
 
     shares: tuple[Share, ...]
@@ -279,8 +283,9 @@ def _intervals(
     Return the ends of the intervals of the shares.
 
     A share that happens to be small also varies little in the draws, so percentiles of the draws
-    miss the truth on one side. Wilson's interval uses the variation that the share would have at
-    its ends; its number of trials is the one at which a ratio would vary as much as the draws.
+    miss the truth on one side. At each end, Wilson's interval uses the variation that a share of
+    that size would have. It is an interval for a ratio of successes to trials; the number of trials
+    is chosen so that such a ratio varies as much as the shares of the draws.
 
     Source: Wilson, JASA 22 (1927); effective sample size: Korn and Graubard (1998).
     """
@@ -314,8 +319,9 @@ def _draws(
     if blocks < 8:
         # Fewer blocks would show too little variation: units are drawn one by one.
         blocks, block_of = size, np.arange(size)
-    # Sorted once: a draw only changes how often each unit counts. The band of a draw is nearly
-    # always among the slowest units, as many as one and a half bands have.
+    # Sorted once: a draw only changes how often each unit counts. The band of a draw nearly always
+    # lies within the slowest units. So only the slowest units are searched first: one and a half
+    # times the size of the band, and 250 more.
     order = np.argsort(values, kind="stable")[::-1]
     block_of = block_of[order]
     sizes = np.bincount(block_of, minlength=blocks)

@@ -102,7 +102,8 @@ def calibrate(table: RequestTable) -> Calibration | None:
     """
     Return the calibration from a table of the goal :data:`CALIBRATING`.
 
-    The wait of such a measurement is work only, because nothing else was in flight.
+    In a measurement at concurrency 1, the time to the first token contains no time in the server's
+    queue, because no other request was in flight.
 
     Returns:
         ``None`` if fewer than ten units have a time and a number of tokens.
@@ -124,8 +125,9 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
     Return the table with the waits for the server divided into queue and prefill, as estimates.
 
     Prefill is what the calibrated server needs for the prompt alone, and the rest is queue. If the
-    time per token has risen since, as waits that follow the length of the prompts show, the
-    current time is used. The round trip to the server is part of the calibrated time.
+    waits depend on the length of the prompts, and the time per token has clearly risen since the
+    calibration, the current time per token is used. The round trip to the server is part of the
+    calibrated time.
 
     Source: ``queue = max(0, wait - (f0 + f1 * prompt tokens))``, where the line is fitted without
     load. A line that is fitted under load would lose the queue near saturation.
@@ -361,10 +363,11 @@ class Facts:
 
     def _is_slow_throughout(self, group: SlowGroup) -> bool:
         """
-        Return whether a group is slow in each quarter of the recording, and without load.
+        Return whether a group is slow throughout the recording, and also at low load.
 
-        A queue delays many requests of one server together, so the exact test alone would find a
-        group in one long queue.
+        It must be slow in at least three of the four quarters of the recording, and in the third of
+        its units that met the lowest load. A queue delays many requests of one server together, so
+        the exact test alone would find a group in one long queue.
         """
         inside, values = self.members(group), self.table.value_ns
 
@@ -386,8 +389,9 @@ class Facts:
 
     def saves(self, group: SlowGroup) -> bool:
         """
-        Return whether the percentile without a group falls by more than any segment of the others.
+        Return whether removing the group lowers the percentile enough to be the one delay to fix.
 
+        It must fall by more than the mean time of the largest segment of the other units.
         Otherwise all units have a delay that is larger, and that is the one to fix.
         """
         others = ~self.members(group) & ~np.isnan(self.table.value_ns)
