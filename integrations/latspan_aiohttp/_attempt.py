@@ -53,7 +53,7 @@ class Try(Trace):
     def _pool_acquired(self) -> None:
         attempt = self.exchange.attempt
         if attempt.pool_acquired_ns is None:
-            attempt.pool_acquired_ns = self.exchange.call.now()
+            attempt.pool_acquired_ns = self.exchange.operation.now()
 
     async def send_dns_resolvehost_start(self, host: str) -> None:  # noqa: ARG002 - aiohttp's
         """Record that the look-up of the host name has started."""
@@ -74,20 +74,20 @@ class Try(Trace):
         if attempt.end_ns is None:
             # A host that is an IP address needs no look-up, so its connection begins with TCP.
             attempt.dns_done_ns = (
-                self.exchange.call.now() if self._looked_up else attempt.pool_acquired_ns
+                self.exchange.operation.now() if self._looked_up else attempt.pool_acquired_ns
             )
             attempt.phase = SegmentName.TCP
 
     def socket_connected(self) -> None:
         """Record that TCP is connected, and that TLS begins if the connection uses it."""
         attempt = self.exchange.attempt
-        attempt.connected_ns = self.exchange.call.now()
+        attempt.connected_ns = self.exchange.operation.now()
         if self._secure:
             attempt.phase = SegmentName.TLS
 
     async def send_connection_create_end(self) -> None:
         """Record that the connection is ready for a request."""
-        attempt, now = self.exchange.attempt, self.exchange.call.now()
+        attempt, now = self.exchange.attempt, self.exchange.operation.now()
         if self._secure and attempt.connected_ns is not None:
             attempt.tls_done_ns = now
             return
@@ -100,7 +100,7 @@ class Try(Trace):
         """Record that the last byte of the request was written."""
         attempt = self.exchange.attempt
         if attempt.end_ns is None:
-            attempt.sent_ns = self.exchange.call.now()
+            attempt.sent_ns = self.exchange.operation.now()
             attempt.phase = SegmentName.SERVER_WAIT
 
 

@@ -80,7 +80,7 @@ def track_content(response: ClientResponse, exchange: Exchange) -> None:
     if content.at_eof() or response.status == _SWITCHING_PROTOCOLS:
         # There is nothing to read. Several responses may share one reader for an empty body, so
         # it must not be an entry of `followed`.
-        tracker.ended(tracker.call.now())
+        tracker.ended(tracker.operation.now())
         return
     key = id(content)
     followed[key] = tracker, weakref.ref(response)
@@ -89,7 +89,7 @@ def track_content(response: ClientResponse, exchange: Exchange) -> None:
 
 def _received(exchange: Exchange) -> None:
     """Record that the last byte of the body has been received, read by the caller or not."""
-    exchange.attempt.body_end_ns = exchange.call.now()
+    exchange.attempt.body_end_ns = exchange.operation.now()
 
 
 def _tracker(content: StreamReader) -> BodyTracker | None:
@@ -105,7 +105,7 @@ def _reading_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awai
         tracker = _tracker(self)
         if tracker is None:
             return await original(self, *args, **kwargs)
-        before = tracker.call.now()
+        before = tracker.operation.now()
         try:
             data = await original(self, *args, **kwargs)
         except BaseException as error:
@@ -142,7 +142,7 @@ def _readchunk_of(
         tracker = _tracker(self)
         if tracker is None:
             return await original(self)
-        before = tracker.call.now()
+        before = tracker.operation.now()
         try:
             chunk = await original(self)
         except BaseException as error:
@@ -162,7 +162,7 @@ def _read_nowait_of(original: Callable[..., bytes]) -> Callable[..., bytes]:
         tracker = _tracker(self)
         if tracker is None:
             return original(self, n)
-        before = tracker.call.now()
+        before = tracker.operation.now()
         data = original(self, n)
         _record_read(tracker, self, before, data)
         return data
@@ -268,7 +268,7 @@ def _closing_of(original: Callable[[ClientResponse], Any]) -> Callable[[ClientRe
             return original(self)
         finally:
             if whole:
-                tracker.ended(tracker.call.now())
+                tracker.ended(tracker.operation.now())
             else:
                 tracker.closed()
 

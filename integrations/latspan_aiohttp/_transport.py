@@ -292,7 +292,7 @@ async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Name
         started = await wrapped(*args, **kwargs)
     with handle_internal_errors("the response headers"):
         exchange = tried.exchange
-        exchange.attempt.headers_ns = exchange.call.now()
+        exchange.attempt.headers_ns = exchange.operation.now()
         exchange.response_received(
             instance.status,
             instance.headers,

@@ -127,7 +127,7 @@ class _FollowedDecoder:
 
 def _undecodable(tracker: BodyTracker, error: BaseException) -> None:
     """Record an exception of the decoder, raised after the read that returned the data."""
-    tracker.failed(tracker.call.now(), error)
+    tracker.failed(tracker.operation.now(), error)
 
 
 def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -105,7 +105,7 @@ class TransportSend:
             exchange.response_received(
                 response.status_code, response.headers, response, request_body=exchange.sent.body
             )
-            if exchange.call.reads is not None and exchange.attempt.error_type is None:
+            if exchange.operation.reads is not None and exchange.attempt.error_type is None:
                 # The recorded reads of a stream contain everything about its body, so httpcore's
                 # events are no longer needed.
                 # httpcore looks up the callback again at each step.
@@ -151,7 +151,7 @@ def begin_send(request: Any, *, asynchronous: bool) -> Listener | None:
         return None
     try:
         exchange = sending.exchange
-        listener = Listener(exchange.send_begins(), exchange.call.now, exchange)
+        listener = Listener(exchange.send_begins(), exchange.operation.now, exchange)
         extensions = request.extensions
         also = extensions.get("trace")
         on_event: Callable[[str, Any], object] = (

@@ -73,7 +73,7 @@ def _reading(*, gives_all: bool) -> Callable[[Callable[..., Any]], Callable[...,
         @functools.wraps(original)
         def read(self: Any, amt: int | None = None, *args: Any, **kwargs: Any) -> Any:
             tracker = body_tracker(self)
-            if tracker is None or tracker.in_read or tracker.call.finished or amt == 0:
+            if tracker is None or tracker.in_read or tracker.operation.finished or amt == 0:
                 return original(self, amt, *args, **kwargs)
             before = tracker.reading()
             try:
@@ -105,7 +105,7 @@ def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Gener
     def iterating(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
         source = original(self, *args, **kwargs)
         tracker = body_tracker(self)
-        if tracker is None or tracker.in_read or tracker.call.finished:
+        if tracker is None or tracker.in_read or tracker.operation.finished:
             return source
         return iter_tracked_body(source, tracker)
 
@@ -116,7 +116,7 @@ def _drain_conn_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def drain_conn(self: Any) -> None:
         tracker = body_tracker(self)
-        if tracker is None or tracker.in_read or tracker.call.finished:
+        if tracker is None or tracker.in_read or tracker.operation.finished:
             original(self)
             return
         tracker.closing()

@@ -209,7 +209,7 @@ class UrlopenCall:
             decoded=True,
         )
         tracker = body_tracker(response)
-        if tracker is None or tracker.call is not exchange.call:
+        if tracker is None or tracker.operation is not exchange.operation:
             return
         if self._preloaded and response.tell():
             headers_ns = exchange.attempt.headers_ns
@@ -244,7 +244,7 @@ class UrlopenCall:
         """Record that the pool returned a connection, open or still to be opened."""
         attempt = self.exchange.attempt
         if attempt.pool_acquired_ns is None:
-            attempt.pool_acquired_ns = self.exchange.call.now()
+            attempt.pool_acquired_ns = self.exchange.operation.now()
             attempt.reused = is_open(connection)
             attempt.phase = SegmentName.SEND if attempt.reused else SegmentName.CONNECT
 
@@ -252,7 +252,7 @@ class UrlopenCall:
         """Record that the look-up of the host name has ended."""
         attempt = self.exchange.attempt
         if attempt.dns_done_ns is None and not self._tunnelled:
-            attempt.dns_done_ns = self.exchange.call.now()
+            attempt.dns_done_ns = self.exchange.operation.now()
             attempt.phase = SegmentName.TCP
 
     def not_opened(self, error: BaseException) -> None:
@@ -263,7 +263,7 @@ class UrlopenCall:
     def opened(self) -> None:
         """Record that a socket is open, to the server or to a proxy."""
         attempt = self.exchange.attempt
-        attempt.connected_ns = self.exchange.call.now()
+        attempt.connected_ns = self.exchange.operation.now()
         attempt.phase = SegmentName.TLS if self._secure else SegmentName.SEND
 
     def tunnelling(self) -> None:
@@ -279,7 +279,7 @@ class UrlopenCall:
     def connected(self) -> None:
         """Record that a connection is established, TLS included."""
         attempt = self.exchange.attempt
-        now_ns = self.exchange.call.now()
+        now_ns = self.exchange.operation.now()
         if attempt.connected_ns is None:
             # The steps of this kind of connection are not hooked, so only its end is known.
             attempt.connected_ns = now_ns
@@ -290,14 +290,14 @@ class UrlopenCall:
     def sent(self) -> None:
         """Record that urllib3 waits for the response, so the request has been sent."""
         attempt = self.exchange.attempt
-        attempt.sent_ns = self.exchange.call.now()
+        attempt.sent_ns = self.exchange.operation.now()
         attempt.phase = SegmentName.SERVER_WAIT
 
     def headers_received(self) -> None:
         """Record that the response headers have been received."""
         attempt = self.exchange.attempt
         if attempt.headers_ns is None:
-            attempt.headers_ns = self.exchange.call.now()
+            attempt.headers_ns = self.exchange.operation.now()
 
     def attempt_response_received(self, response: Any, *, preloaded: bool) -> None:
         """

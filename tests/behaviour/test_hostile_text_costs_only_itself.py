@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import latspan
-from latspan import read_snapshots
-from latspan._instrument._hooks import open_exchange
-from latspan._operations import ModelCall
+from latspan import _runtime, read_snapshots
+from latspan._operations import HttpExchange, ModelCall
 from latspan.integrations import Outcome, open_call
 from latspan.integrations.formats import OPENAI_CHAT
 from latspan_asgi import LatspanMiddleware as AsgiMiddleware
@@ -186,13 +186,21 @@ def test_hostile_values_from_a_client_library_lose_no_telemetry(
             "timings": {"prompt_ms": 1.0, str(odd) if what != "no text" else "x": 1.0},
         }
     )
-    attempt = call.open_attempt()
+    attempt = call.open_attempt("POST")
     attempt.error_type = odd
-    call.open_attempt()
+    call.open_attempt("POST")
     call.method = odd
     call.end(Outcome.ERROR, error_type=odd)
-    exchange = open_exchange(odd, server=(odd, odd), attributes={"url.full": odd, odd_name(odd): 1})
-    assert exchange is not None
+    runtime = _runtime.current()
+    assert runtime is not None
+    exchange = HttpExchange(
+        runtime,
+        Context(),
+        method=odd,
+        path=odd,
+        server=(odd, odd),
+        attributes={"url.full": odd, odd_name(odd): 1},
+    )
     exchange.end(Outcome.COMPLETED)
 
     receiver, logs = exporting()

@@ -13,7 +13,7 @@ import pytest
 
 import latspan
 from latspan import _runtime
-from latspan._operations import ModelCall, end_left_calls
+from latspan._operations import ModelCall, end_left_operations
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
@@ -180,10 +180,10 @@ def test_a_stream_that_was_left_long_ago_is_counted_with_the_next_interval(
         stream = await driver.create(client, stream=True)
         await driver.read(stream, _leave)
         driver.clock.advance(59_000 * MS)
-        end_left_calls(60_000 * MS)
+        end_left_operations(60_000 * MS)
         assert recorder.snapshot().records == ()
         driver.clock.advance(1_000 * MS)
-        end_left_calls(60_000 * MS)
+        end_left_operations(60_000 * MS)
         assert len(recorder.snapshot().records) == 1
         await driver.close(stream)
 
@@ -240,7 +240,7 @@ def test_a_stream_that_one_iterator_leaves_and_another_reads_is_open(
         first = await _begun(driver, stream)
         await _peek(driver, stream)
         latspan.snapshot()
-        end_left_calls()
+        end_left_operations()
         assert seen.records == ()
         await _read_on(driver, first)
 

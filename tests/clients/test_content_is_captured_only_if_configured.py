@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
 from latspan import Source, TokenSource
-from latspan._operations import abandon_open_calls
-from latspan._operations._open_calls import open_calls
+from latspan._operations import abandon_open_operations
+from latspan._operations._open_operations import open_operations
 from latspan._sdk._worker import Worker
 from latspan._spans import ApiSink
 from latspan._tokens import Estimator
@@ -129,11 +129,11 @@ def test_by_default_nothing_is_kept_counted_or_captured(driver: Driver, seen: Ca
     """A call that is being read holds no word, however many it has had."""
     held: list[tuple[Any, Any, int]] = []
     # Streams that other tests left are open until they are garbage collected.
-    others = set(open_calls)
+    others = set(open_operations)
 
     def visit(_: Any) -> None:
         # The one way to see what a call holds while it is open.
-        (call,) = [call for call in open_calls if call not in others]
+        (call,) = [call for call in open_operations if call not in others]
         held.append((call.gathered, call.request, len(call.parts)))
 
     async def program(client: Any) -> None:
@@ -277,7 +277,7 @@ def test_a_request_that_cannot_be_copied_costs_its_content_alone(
 
     with asked_for(captures_content=True, strict=False):
         driver.run(driver.transport(PLAIN), program)
-    abandon_open_calls()
+    abandon_open_operations()
 
     assert _only(seen).outcome is Outcome.COMPLETED
     assert "text0" in _attributes(seen)["gen_ai.output.messages"]

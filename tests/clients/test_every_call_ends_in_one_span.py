@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan import _runtime
-from latspan._operations import abandon_open_calls, active_scope, end_left_calls
+from latspan._operations import abandon_open_operations, active_scope, end_left_operations
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
 from latspan._spans import ApiSink, NoSink
@@ -246,7 +246,7 @@ def test_a_stream_that_is_still_open_at_shutdown_is_abandoned(
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         _ = await anext(stream) if driver.asynchronous else next(stream)
-        abandon_open_calls()
+        abandon_open_operations()
         assert _only(seen).outcome is Outcome.ABANDONED
         await driver.close(stream)
 
@@ -396,7 +396,7 @@ def test_what_is_read_after_a_left_call_was_counted_is_no_part_of_it(
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         await driver.read(stream, _leave_at(driver, 70 * MS))
-        end_left_calls()
+        end_left_operations()
         await driver.read(stream)
 
     with _runtime.overridden(runtime):

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from latspan import _runtime
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
-from latspan._operations import ModelCall
-from latspan._segments import Kind, Outcome
+from latspan._operations import HttpExchange, ModelCall, Operation
+from latspan._segments import Outcome
 from latspan._timeline import READER_BOUND_NS, Attempt
 from latspan._wire import ApiFormat, Framing, StreamReader, framing_of, open_reader
 
@@ -49,7 +49,7 @@ class BodyTracker:
     Tracker of one response body on behalf of its call or exchange.
 
     Args:
-        call: The call or exchange.
+        operation: The call or exchange.
         attempt: The attempt that this response answers.
         request_body: The request's body, if it is available: it names the requested model.
         decoded: Whether reads return the body without its content coding.
@@ -70,21 +70,22 @@ class BodyTracker:
         "_reading_before",
         "_request_body",
         "_whole",
-        "call",
         "coded",
         "decoding",
+        "operation",
         "silent",
     )
 
     def __init__(
         self,
-        call: ModelCall,
+        operation: Operation,
         attempt: Attempt,
         request_body: bytes | None,
         *,
         decoded: bool = False,
     ) -> None:
-        self.call = call
+        self.operation = operation
+        """The call or exchange; the call after a promotion."""
         self._attempt = attempt
         self._request_body = request_body
         self._entered = self._reading = self._reading_before = False
@@ -96,7 +97,7 @@ class BodyTracker:
         self._events: StreamReader | None = None
         self._kept = False
         self._decoded = False
-        self.coded = not decoded and _is_coded(call.headers)
+        self.coded = not decoded and _is_coded(operation.headers)
         """
         Whether reads return the body in its content coding; :meth:`decoded` then receives it
         decoded.
@@ -105,12 +106,14 @@ class BodyTracker:
         """Whether the body is being decoded: if so, :meth:`flushed` follows its last read."""
         self.silent = False
         """Whether the body is tracked elsewhere, as a client library's stream."""
-        framing = framing_of(call.headers.get("content-type"))
-        if call.reads is not None or framing is not None:
+        framing = framing_of(operation.headers.get("content-type"))
+        if operation.reads is not None or framing is not None:
             framing = framing or Framing.EVENTS
-            self._events = open_reader(framing, _formats_of(call, framing), self._keep)
-            call.expect_stream()
-        self._whole = None if call.api_format is None or call.reads is not None else _Whole()
+            self._events = open_reader(framing, _formats_of(operation, framing), self._keep)
+            operation.expect_stream()
+        self._whole = (
+            None if operation.api_format is None or operation.reads is not None else _Whole()
+        )
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         # A response may be pickled or copied; its tracker is not copied with it.
@@ -131,7 +134,7 @@ class BodyTracker:
         # Set, so that a close by the library itself is ignored: at the end, or after a failed
         # read.
         self._reading = True
-        return self.call.now()
+        return self.operation.now()
 
     def begins(self, iterator: object) -> None:
         """Record that an iterator begins to read, possibly after the caller left another one."""
@@ -142,11 +145,11 @@ class BodyTracker:
         """Record the read that began at ``before_ns`` and returned ``data``."""
         self._reading = False
         self._interrupted = None
-        call = self.call
-        after_ns = self._last_return_ns = call.now()
-        if call.finished:
+        operation = self.operation
+        after_ns = self._last_return_ns = operation.now()
+        if operation.finished:
             return
-        call.resume()
+        operation.resume()
         arrival = self._arrival
         # Only data of a read that had to wait is known to have just arrived.
         if (
@@ -162,7 +165,7 @@ class BodyTracker:
 
     def decoded(self, data: bytes) -> None:
         """Record ``data``, which the client library's decoder produced from the last read."""
-        if self.call.finished or not data:
+        if self.operation.finished or not data:
             return
         if self._whole is not None and not self._decoded:
             # The decoded body replaces the encoded one collected so far.
@@ -174,19 +177,19 @@ class BodyTracker:
         """Parse the events that ``data`` completes, if the body is an event stream."""
         if self._whole is not None:
             self._whole.add(data)
-        call, events, reads = self.call, self._events, self.call.reads
+        operation, events, reads = self.operation, self._events, self.operation.reads
         if events is None or reads is None:
             return
         kind = 0
         self._kept, over = False, events.done
         with _runtime.handle_internal_errors("the events of a body"):
             kind = events.feed(data)
-            if call.api_format is None and events.api_format is not None:
-                _promote(call, events.api_format, self._request_body)
+            if isinstance(operation, HttpExchange) and events.api_format is not None:
+                self.operation = _promoted(operation, events.api_format, self._request_body)
                 self._request_body = None
             elif events.foreign:
                 self._events = None
-                call.forget_reads()
+                operation.forget_reads()
         if not self._kept and events.done is over:
             return
         if self._arrival is not None:
@@ -198,10 +201,10 @@ class BodyTracker:
 
     def _keep(self, event: bytes) -> None:
         self._kept = True
-        call = self.call
-        call.keep_copy(None, event)
-        if call.gathered is not None:
-            call.gathered.append(event)
+        operation = self.operation
+        operation.keep_copy(None, event)
+        if operation.gathered is not None:
+            operation.gathered.append(event)
 
     def entered(self) -> None:
         """Record that the caller entered the response with ``with``, so an exit will follow."""
@@ -209,13 +212,13 @@ class BodyTracker:
 
     def ended(self, before_ns: int) -> None:
         """Record that the read begun at ``before_ns`` found the end of the body."""
-        if self.call.finished:
+        if self.operation.finished:
             return
-        if self.call.left:
+        if self.operation.left:
             # Some libraries close a body when the caller leaves it; this read found nothing more.
             self._reading = False
             self._let_go()
-            self.call.end_if_left()
+            self.operation.end_if_left()
             return
         self._end_ns = self._attempt.body_end_ns = self._stamp_end(before_ns)
         if not self.decoding:
@@ -223,7 +226,7 @@ class BodyTracker:
 
     def flushed(self) -> None:
         """Record that the decoder was flushed: a body that has ended is now complete."""
-        if self._end_ns is not None and not self.call.finished:
+        if self._end_ns is not None and not self.operation.finished:
             self._end(Outcome.COMPLETED, self._end_ns)
 
     def failed(self, before_ns: int, error: BaseException, iterator: object = None) -> None:
@@ -235,7 +238,7 @@ class BodyTracker:
             error: The exception that it raised.
             iterator: The iterator if this was its first read, ``None`` for any other read.
         """
-        if self.call.finished:
+        if self.operation.finished:
             return
         self._readers.discard(iterator)
         # Libraries raise a RuntimeError for misuse, and never for a network failure.
@@ -244,19 +247,19 @@ class BodyTracker:
             return
         after_ns = self._stamp_end(before_ns)
         self._let_go()
-        self.call.end(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
+        self.operation.end(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
         """Record that the read begun at ``before_ns`` was cancelled; another read may follow."""
         # Not the exception: it references its frames, and those reference the response.
         outcome, error_type = outcome_of(error), error_type_of(error)
-        self._interrupted = before_ns, self.call.now(), outcome, error_type
+        self._interrupted = before_ns, self.operation.now(), outcome, error_type
 
     def _stamp_end(self, before_ns: int) -> int:
         self._reading = False
-        after_ns = self.call.now()
-        if self.call.reads is not None and self._end_ns is None:
-            self.call.reads.end = (before_ns, after_ns)
+        after_ns = self.operation.now()
+        if self.operation.reads is not None and self._end_ns is None:
+            self.operation.reads.end = (before_ns, after_ns)
         return after_ns
 
     def _end(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
@@ -267,45 +270,45 @@ class BodyTracker:
             # The body is complete, even if it is closed before its decoder is flushed.
             outcome, done_ns = Outcome.COMPLETED, self._end_ns
             if self._whole is not None and self._whole.body:
-                self.call.keep_response(self._whole.body)
+                self.operation.keep_response(self._whole.body)
         if outcome is not Outcome.COMPLETED and self._interrupted is not None:
             # The cancelled read was the last one.
             self._note_early_end()
             self._let_go()
-            self.call.end_if_left(finalizing=finalizing)
+            self.operation.end_if_left(finalizing=finalizing)
             return
         outcome, error_type = self._judged(outcome)
         if self.coded and not self._decoded:
             # No decoded data was received, so the events of the body are unknown.
-            self.call.forget_reads()
+            self.operation.forget_reads()
         self._let_go()
-        self.call.end(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
+        self.operation.end(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
 
     def _judged(self, outcome: Outcome) -> tuple[Outcome, str | None]:
         """Return outcome and error type, after the end mark and the status are applied."""
-        call, attempt, events = self.call, self._attempt, self._events
+        operation, attempt, events = self.operation, self._attempt, self._events
         if events is not None:
             with _runtime.handle_internal_errors("the last events of a body"):
                 if outcome is Outcome.COMPLETED:
                     events.flush()
-                elif events.ended(call.parts):
+                elif events.ended(operation.parts):
                     # A caller that stops reading at the end mark has the complete response.
                     outcome = Outcome.COMPLETED
             if events.done:
-                call.end_marked = True
-        by_status = outcome_of_status(attempt.status, call.headers)
+                operation.end_marked = True
+        by_status = outcome_of_status(attempt.status, operation.headers)
         return outcome if by_status is Outcome.COMPLETED else by_status, attempt.error_type
 
     def _note_early_end(self) -> None:
         """Record on the call the provisional end, which holds if nothing more is read."""
         if self._interrupted is not None:
             before_ns, after_ns, outcome, error_type = self._interrupted
-            self.call.leave(
+            self.operation.leave(
                 outcome, done_ns=after_ns, error_type=error_type, last_read=(before_ns, after_ns)
             )
         elif self._last_return_ns is not None:
             outcome, error_type = self._judged(Outcome.CLOSED_EARLY)
-            self.call.leave(outcome, done_ns=self._last_return_ns, error_type=error_type)
+            self.operation.leave(outcome, done_ns=self._last_return_ns, error_type=error_type)
 
     def _let_go(self) -> None:
         """
@@ -327,14 +330,14 @@ class BodyTracker:
         if self._readers:
             return
         self._reading = False
-        if not self._entered and self._end_ns is None and not self.call.finished:
+        if not self._entered and self._end_ns is None and not self.operation.finished:
             with _runtime.handle_internal_errors("the end of an iteration"):
                 self._note_early_end()
 
     def released(self) -> None:
         """Record that the connection was released; inside ``with`` the exit still follows."""
         self._reading = False
-        if not self._entered and not self.call.finished:
+        if not self._entered and not self.operation.finished:
             self._end(Outcome.CLOSED_EARLY, self._last_return_ns)
 
     @contextmanager
@@ -349,7 +352,7 @@ class BodyTracker:
     def dropped(self) -> None:
         """Record that the response was finalised, so no caller can read it any more."""
         with _runtime.handle_internal_errors("the finalisation of a response"):
-            if self.silent or self.call.finished:
+            if self.silent or self.operation.finished:
                 return
             unread = self._last_return_ns is None
             # For a caller that neither read nor closed it, the response ended with its headers.
@@ -367,11 +370,11 @@ class BodyTracker:
     def closing(self) -> None:
         """Record that closing the response begins."""
         if not self.silent and not self._reading:
-            self.call.closing()
+            self.operation.closing()
 
     def closed(self) -> None:
         """End the call because the response is closed, unless a read is in progress."""
-        if not self.silent and not self._reading and not self.call.finished:
+        if not self.silent and not self._reading and not self.operation.finished:
             self._end(Outcome.CLOSED_EARLY, None)
 
 
@@ -401,19 +404,21 @@ class _Whole:
 # The formats of all APIs take a few milliseconds to import. The loader thread imports them.
 
 
-def _formats_of(call: ModelCall, framing: Framing) -> Sequence[ApiFormat]:
+def _formats_of(operation: Operation, framing: Framing) -> Sequence[ApiFormat]:
     """Return the API formats that the response stream of a call or an exchange may have."""
-    if call.api_format is not None:
-        return (call.api_format,)
+    if operation.api_format is not None:
+        return (operation.api_format,)
     from latspan._instrument._promotion import formats_of
 
-    return formats_of(call, framing)
+    return formats_of(operation.method, framing)
 
 
-def _promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) -> None:
-    from latspan._instrument._promotion import promote
+def _promoted(
+    exchange: HttpExchange, api_format: ApiFormat, request_body: bytes | None
+) -> Operation:
+    from latspan._instrument._promotion import promoted
 
-    promote(call, api_format, request_body)
+    return promoted(exchange, api_format, request_body) or exchange
 
 
 def _is_coded(headers: Any) -> bool:
@@ -421,7 +426,7 @@ def _is_coded(headers: Any) -> bool:
 
 
 def track_body(
-    call: ModelCall,
+    operation: Operation,
     attempt: Attempt,
     response: object,
     request_body: bytes | None = None,
@@ -432,13 +437,13 @@ def track_body(
     Track the body of ``response`` to its end, which is also the call's end.
 
     Args:
-        call: The call or exchange; its response headers are known.
+        operation: The call or exchange; its response headers are known.
         attempt: The attempt that this response answers.
         response: The client library's own object; it is not changed, and is not kept alive.
         request_body: The request's body, if it is available.
         decoded: Whether reads return the body without its content coding.
     """
-    tracker = BodyTracker(call, attempt, request_body, decoded=decoded)
+    tracker = BodyTracker(operation, attempt, request_body, decoded=decoded)
     setattr(response, _TRACKER, tracker)
     # At exit, `shutdown` ends open calls; a finaliser would run later, with less information.
     weakref.finalize(response, tracker.dropped).atexit = False
@@ -465,7 +470,7 @@ def claim_body(response: object) -> ModelCall | None:
         or belongs to an exchange that is not a call.
     """
     tracker = body_tracker(response)
-    if tracker is None or tracker.call.kind is not Kind.CALL or tracker.begun:
+    if tracker is None or tracker.begun or not isinstance(tracker.operation, ModelCall):
         return None
     tracker.silent = True
-    return tracker.call
+    return tracker.operation

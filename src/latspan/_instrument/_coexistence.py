@@ -27,7 +27,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from latspan import semconv
-from latspan._operations import ModelCall, active_call
+from latspan._operations import Operation, active_operation
 from latspan._otel.providers import is_unset
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
@@ -179,7 +179,7 @@ def llm_span(span: trace.Span | None) -> trace.Span | None:
 
 
 def on_other_end(
-    call: ModelCall, span: trace.Span
+    call: Operation, span: trace.Span
 ) -> Callable[[], Mapping[str, AttributeValue] | None] | None:
     """
     Return a callback that decides whether the end of the SDK's span waits for the end of ``call``.
@@ -201,7 +201,7 @@ def on_other_end(
     def when_ended() -> Mapping[str, AttributeValue] | None:
         with handle_internal_errors("the end of the SDK's span"):
             if not call.finished:
-                if call.is_closing or active_call() is call:
+                if call.is_closing or active_operation() is call:
                     return None
                 finalizing = False
                 frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - as `logging` does
@@ -221,7 +221,7 @@ def on_other_end(
     return when_ended
 
 
-def _end(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
+def _end(call: Operation, span: trace.Span, *, finalizing: bool) -> None:
     """End a call with the status of the SDK's span."""
     status = getattr(getattr(span, "status", None), "status_code", None)
     error_type: str | None = None

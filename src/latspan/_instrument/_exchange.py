@@ -7,17 +7,16 @@ from typing import Any, cast
 
 from opentelemetry import trace
 
-from latspan import semconv
 from latspan._instrument._bodies import track_body
 from latspan._instrument._coexistence import is_instrumented
 from latspan._instrument._hooks import (
     Attempt,
-    active_call,
+    active_operation,
     adopt_llm_span,
     open_exchange,
 )
 from latspan._instrument._outcomes import FIRST_ERROR_STATUS, error_type_of, outcome_of
-from latspan._operations import REDIRECTS, Entered, ModelCall, SentRequest, propagates_here
+from latspan._operations import REDIRECTS, Entered, Operation, SentRequest, propagates_here
 from latspan._segments import Outcome
 from latspan._timeline import answering
 
@@ -37,7 +36,8 @@ class Exchange:
     which end the last attempt too.
 
     Args:
-        call: The call that the exchange is an attempt of, or its own call if it is standalone.
+        operation: The operation that the exchange is an attempt of: an open call, or an HTTP
+            exchange of its own if it is standalone.
         attempt: The attempt.
         sent: The request.
         alone: Whether the exchange is standalone; it then ends with its response.
@@ -51,21 +51,21 @@ class Exchange:
         "_unsent",
         "alone",
         "attempt",
-        "call",
         "connected_here",
+        "operation",
         "sent",
     )
 
     def __init__(
         self,
-        call: ModelCall,
+        operation: Operation,
         attempt: Attempt,
         sent: SentRequest,
         *,
         alone: bool,
         outer: Exchange | None = None,
     ) -> None:
-        self.call = call
+        self.operation = operation
         self.attempt = attempt
         self.sent = sent
         self.alone = alone
@@ -93,7 +93,7 @@ class Exchange:
             official: Module and instrumentor class of OpenTelemetry's own instrumentation of this
                 client; if it is on, it opens the HTTP span.
             start_up: Called before the attempt begins.
-            apart: Whether the exchange is independent of the open call. Example: the body of a
+            apart: Whether the exchange is independent of the open operation. Example: the body of a
                 request is read from another response, which is requested during the attempt.
             asynchronous: Whether the transport waits on the event loop of this thread.
 
@@ -101,49 +101,40 @@ class Exchange:
             The exchange; ``None`` if latspan is not configured or HTTP instrumentation is
             suppressed.
         """
-        call = None if apart else active_call()
-        if call is not None and not call.own_requests.include(
-            sent, in_this_context=call.is_entered_here
+        operation = None if apart else active_operation()
+        if operation is not None and not operation.own_requests.include(
+            sent, in_this_context=operation.is_entered_here
         ):
-            call = None
-        alone = call is None
-        if call is None:
-            call = open_exchange(
-                sent.method,
-                server=(sent.host, sent.port),
-                spanned_elsewhere=official is not None and is_instrumented(*official),
-                attributes={
-                    semconv.HTTP_REQUEST_METHOD: sent.method,
-                    semconv.SERVER_ADDRESS: sent.host,
-                    semconv.SERVER_PORT: sent.port,
-                    semconv.URL_FULL: sent.url,
-                },
+            operation = None
+        alone = operation is None
+        if operation is None:
+            operation = open_exchange(
+                sent, spanned_elsewhere=official is not None and is_instrumented(*official)
             )
-        if call is None:
+        if operation is None:
             return None
         if asynchronous:
-            call.watch_loop()
-        if not alone and not call.spanned:
-            adopt_llm_span(call)
+            operation.watch_loop()
+        if not alone and not operation.spanned:
+            adopt_llm_span(operation)
         if start_up is not None:
             start_up()
-        call.method, call.path = sent.method, sent.path
-        outer = cast("Exchange | None", call.own_requests.under_way)
+        outer = cast("Exchange | None", operation.own_requests.under_way)
         if outer is not None:
-            return cls(call, outer.send_begins(), sent, alone=False, outer=outer)
-        exchange = cls(call, call.open_attempt(), sent, alone=alone)
-        call.own_requests.under_way = exchange
+            return cls(operation, outer.send_begins(), sent, alone=False, outer=outer)
+        exchange = cls(operation, operation.open_attempt(sent.method), sent, alone=alone)
+        operation.own_requests.under_way = exchange
         return exchange
 
-    def active(self) -> Entered[ModelCall | None] | None:
+    def active(self) -> Entered[Operation | None] | None:
         """
-        Make this the active call of this context, until ``leave`` of the result is called.
+        Make this the active operation of this context, until ``leave`` of the result is called.
 
         Returns:
             ``None`` for an attempt of an open call: that call is active already, with any span
             that was made current inside it.
         """
-        return self.call.active() if self.alone else None
+        return self.operation.active() if self.alone else None
 
     def trace_context(self) -> tuple[tuple[str, str], ...]:
         """
@@ -155,18 +146,18 @@ class Exchange:
 
         Source: W3C Trace Context, version 00.
         """
-        if not self.call.propagates or not propagates_here():
+        if not self.operation.propagates or not propagates_here():
             return ()
-        span = self.call.span
+        span = self.operation.span
         identity = span.span_context
-        if not self.call.spanned:
-            # latspan has no span for this call: propagate the enclosing span.
+        if not self.operation.spanned:
+            # latspan has no span for this operation: propagate the enclosing span.
             identity = trace.get_current_span(span.context).get_span_context()
             if not identity.is_valid:
                 return ()
         trace_id, span_id, _, flags, state, _ = identity
         # Formatted here, because OpenTelemetry's propagator would be the most expensive step of a
-        # call.
+        # operation.
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
         if state is trace.DEFAULT_TRACE_STATE or not state:
             return (parent,)
@@ -183,9 +174,9 @@ class Exchange:
         if self._unsent:
             self._unsent = False
             if self._outer is None:
-                self.attempt.start_ns = self.call.now()
+                self.attempt.start_ns = self.operation.now()
         elif self._outer is None:
-            self.attempt = self.call.open_attempt()
+            self.attempt = self.operation.open_attempt(self.sent.method)
         else:
             self.attempt = self._outer.send_begins()
         return self.attempt
@@ -206,7 +197,7 @@ class Exchange:
         """
         attempt = attempt or self.attempt
         if attempt.end_ns is None:
-            attempt.end_ns = self.call.now()
+            attempt.end_ns = self.operation.now()
             if attempt.headers_ns is None:
                 # The transport reports no events, so the time of the headers is not known yet.
                 attempt.headers_ns = attempt.end_ns
@@ -240,7 +231,7 @@ class Exchange:
 
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.end_ns is None:
-            attempt.end_ns = self.call.now()
+            attempt.end_ns = self.operation.now()
             attempt.error_type = error_type_of(error)
 
     def response_received(
@@ -265,31 +256,28 @@ class Exchange:
         if self._outer is not None:
             self.attempt_answered(status)
             return
-        call = self.call
+        operation = self.operation
         self._failure = None
-        attempt = self.attempt = answering(call.attempts) or self.attempt
+        attempt = self.attempt = answering(operation.attempts) or self.attempt
         if attempt.headers_ns is None and attempt.failed:
             # The transport got the response from elsewhere, after every send had failed.
-            attempt = self.attempt = call.open_attempt()
+            attempt = self.attempt = operation.open_attempt(self.sent.method)
         self.attempt_answered(status)
         if attempt.status != status:
             # The caller may receive another status than the transport did.
             self._set_status(attempt, status)
-        for other in call.attempts:
+        for other in operation.attempts:
             if other.end_ns is None:
                 # The attempt was sent in parallel, and the transport does not wait for it.
                 other.end_ns = attempt.end_ns
-        requests = call.own_requests
+        requests = operation.own_requests
         requests.under_way = None
         if status in REDIRECTS or requests.redirected_to is not None:
             requests.redirected(self.sent, status, headers)
-        call.headers = headers
+        operation.response_received(headers, request_body)
         if self.alone:
-            call.returned()
-            track_body(call, attempt, response, request_body, decoded=decoded)
-        elif call.gathered is not None and call.request is None:
-            # The integration of the client library has not recorded the request.
-            call.request = request_body
+            operation.returned()
+            track_body(operation, attempt, response, request_body, decoded=decoded)
 
     def failed(
         self,
@@ -310,14 +298,14 @@ class Exchange:
             self._outer.send_failed(error, self.attempt)
             return
         attempt, failure = self.attempt, self._failure
-        self._failure = self.call.own_requests.under_way = None
+        self._failure = self.operation.own_requests.under_way = None
         if failure is not None and (failure is error or failure is error.__cause__):
             # The failure of the send propagated to here, unchanged or as the cause of another.
             attempt.end_ns = attempt.error_type = None
         ended_ns = attempt.end_ns
         self.attempt_failed(error)
         if self.alone:
-            self.call.end(
+            self.operation.end(
                 outcome or outcome_of(error),
                 # If the attempt ended earlier, the transport spent the time since then on other
                 # work.

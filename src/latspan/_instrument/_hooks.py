@@ -19,12 +19,12 @@ from latspan._instrument._coexistence import (
     on_other_end,
 )
 from latspan._instrument._urls import address_of, sent_request
-from latspan._operations import ModelCall, SentRequest, inside
-from latspan._operations import active_call as _active_call
+from latspan._operations import HttpExchange, ModelCall, Operation, SentRequest, inside
+from latspan._operations import active_operation as _active_operation
 from latspan._otel.context_keys import current_span, is_http_suppressed
 from latspan._otel.context_keys import is_suppressed as is_all_suppressed
-from latspan._segments import Kind, Outcome
-from latspan._spans import AttributeValue, EnrichingSink, NoSink
+from latspan._segments import Outcome
+from latspan._spans import AttributeValue, EnrichingSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
 from latspan._wire import ApiFormat, copy_fields
@@ -36,7 +36,7 @@ __all__ = [
     "Attempt",
     "Call",
     "SentRequest",
-    "active_call",
+    "active_operation",
     "inside",
     "is_suppressed",
     "is_switched_on",
@@ -173,7 +173,6 @@ def open_call(
         call = ModelCall(
             runtime,
             parent_context,
-            kind=Kind.CALL,
             name=operation if model is None else f"{operation} {model}",
             attributes=known,
             series=series,
@@ -196,22 +195,13 @@ def open_call(
     return call
 
 
-def open_exchange(
-    method: str,
-    *,
-    server: tuple[str, int],
-    attributes: Mapping[str, AttributeValue],
-    spanned_elsewhere: bool = False,
-) -> ModelCall | None:
+def open_exchange(sent: SentRequest, *, spanned_elsewhere: bool = False) -> HttpExchange | None:
     """
     Open one HTTP exchange outside any call.
 
     Args:
-        method: The HTTP method, which is the span's name.
-        server: Host and port of the server.
-        attributes: Attributes of the span, known before the exchange.
-        spanned_elsewhere: Whether another instrumentation opens a span for it: latspan then opens
-            none, unless the exchange turns out to be a call.
+        sent: The request.
+        spanned_elsewhere: Whether another instrumentation opens a span for it.
 
     Returns:
         The exchange; ``None`` if latspan is not configured or HTTP instrumentation is suppressed
@@ -224,20 +214,24 @@ def open_exchange(
     if is_http_suppressed(parent_context):
         return None
     with _runtime.handle_internal_errors("the start of an HTTP exchange"):
-        return ModelCall(
+        return HttpExchange(
             runtime,
             parent_context,
-            kind=Kind.HTTP,
-            name=method,
-            server=server,
-            attributes=attributes,
-            series={},
-            sink=NoSink() if spanned_elsewhere else None,
+            method=sent.method,
+            path=sent.path,
+            server=(sent.host, sent.port),
+            attributes={
+                semconv.HTTP_REQUEST_METHOD: sent.method,
+                semconv.SERVER_ADDRESS: sent.host,
+                semconv.SERVER_PORT: sent.port,
+                semconv.URL_FULL: sent.url,
+            },
+            spanned_elsewhere=spanned_elsewhere,
         )
     return None
 
 
-def adopt_llm_span(call: ModelCall) -> None:
+def adopt_llm_span(call: Operation) -> None:
     """Attach the span that another instrumentation opened inside ``call``, which has no span."""
     runtime = _runtime.current()
     span = llm_span(current_span(context.get_current()))
@@ -257,12 +251,12 @@ def requests_usage() -> bool:
     return not is_all_suppressed(context.get_current())
 
 
-def active_call() -> ModelCall | None:
-    """Return the call open in this context, ``None`` if HTTP instrumentation is suppressed."""
-    call = _active_call()
-    if call is None or is_http_suppressed(context.get_current()):
+def active_operation() -> Operation | None:
+    """Return what is open in this context, ``None`` if HTTP instrumentation is suppressed."""
+    operation = _active_operation()
+    if operation is None or is_http_suppressed(context.get_current()):
         return None
-    return call
+    return operation
 
 
 def patch_request_builder(patches: Patches, cls: type, name: str = "_build_request") -> None:
@@ -279,9 +273,9 @@ def patch_request_builder(patches: Patches, cls: type, name: str = "_build_reque
         @functools.wraps(original)
         def build_request(self: Any, *args: Any, **kwargs: Any) -> Any:
             request = original(self, *args, **kwargs)
-            call = _active_call()
-            if call is not None:
-                call.own_requests.note(self, request, sent_request)
+            operation = _active_operation()
+            if operation is not None:
+                operation.own_requests.note(self, request, sent_request)
             return request
 
         return build_request

@@ -35,7 +35,7 @@ from latspan._instrument._responses import (
     track_generator,
     track_response,
 )
-from latspan._operations import ModelCall, active_call
+from latspan._operations import ModelCall, active_operation
 from latspan._runtime import current, handle_internal_errors, log_internal_error
 
 __all__ = ["CallFactory", "ModelMethod", "patch_method", "unless_inside", "with_names"]
@@ -142,7 +142,7 @@ def unless_inside(wrapper: Wrapper) -> Wrapper:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        if active_call() is not None:
+        if active_operation() is not None:
             return wrapped(*args, **kwargs)
         return wrapper(wrapped, instance, args, kwargs)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from latspan import semconv
-from latspan._operations import ModelCall
+from latspan._operations import HttpExchange, ModelCall
 from latspan._wire import ApiFormat, Framing, StreamFormat
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
@@ -21,7 +21,7 @@ from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
 from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
 
-__all__ = ["formats_of", "promote"]
+__all__ = ["formats_of", "promoted"]
 
 # Google's and Cohere's come first: in their events, the arguments of a tool call or a document may
 # be the application's own JSON, in which a pattern of another API could match.
@@ -63,40 +63,42 @@ _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
 _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 
-def formats_of(call: ModelCall, framing: Framing) -> Sequence[ApiFormat]:
+def formats_of(method: str, framing: Framing) -> Sequence[ApiFormat]:
     """
     Return the API formats that the response stream of an exchange may have.
 
     Args:
-        call: The exchange.
+        method: HTTP method of the exchange.
         framing: Framing of the response.
     """
     if framing is not Framing.EVENTS:
         return _OTHERS[framing]
-    return _FETCHED if call.method.upper() == "GET" else _ASKED
+    return _FETCHED if method.upper() == "GET" else _ASKED
 
 
-def promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) -> None:
+def promoted(
+    exchange: HttpExchange, api_format: ApiFormat, request_body: bytes | None
+) -> ModelCall | None:
     """
-    Promote the exchange to a call: a plain HTTP client is calling a model server.
+    Promote an exchange to a call: a plain HTTP client is calling a model server.
 
     Args:
-        call: The exchange.
+        exchange: The exchange.
         api_format: API format of the response.
         request_body: The request's body, if it is available.
+
+    Returns:
+        The call; ``None`` if the exchange has ended meanwhile.
     """
-    if call.gathered is not None:
-        call.request = request_body
     stream = api_format.stream
-    host = "" if call.server is None else call.server[0]
+    host = "" if exchange.server is None else exchange.server[0]
     provider = next((name for names, name in _PROVIDERS if names.fullmatch(host)), None)
     provider = provider or ("" if stream is None else stream.provider)
     request = _request_in(request_body)
-    name = _model_in_path(stream, call.path) or request.get("model")
+    name = _model_in_path(stream, exchange.path) or request.get("model")
     model = name[:256] if isinstance(name, str) else None
-    call.choices = api_format.choices_requested(request)
     named = {} if model is None else {"model": model}
-    call.becomes_call(
+    return exchange.promoted(
         api_format,
         name=api_format.operation if model is None else f"{api_format.operation} {model}",
         attributes={
@@ -106,6 +108,7 @@ def promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) 
             **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
         },
         series={"provider": provider, **named},
+        choices=api_format.choices_requested(request),
     )
 
 

@@ -33,7 +33,7 @@ from latspan._metrics import MetricValue
 from latspan._operations import (
     Known,
     LocalScope,
-    active_call,
+    active_operation,
     active_scope,
     is_left_over,
     request_around,
@@ -311,7 +311,7 @@ def _is_served_here() -> bool:
     if serving is None or serving.kind is not Kind.REQUEST or serving.side is not Side.SERVER:
         return False
     # With a call in between, the application is a client, and this server is another one.
-    return active_call() is None
+    return active_operation() is None
 
 
 def _once_known(find: Callable[[], str | None]) -> Callable[[], str | None]:

@@ -12,8 +12,8 @@ copied, because it names the model.
 A caller that stops reading may read on later with another iterator over the same stream, for
 example after ``next(iter(stream))``. Leaving an iteration therefore records a provisional end
 without ending the call. The call ends when the stream is closed or finalised, or when the calls
-that have ended so far are requested (``end_left_calls``). If a stream has several iterators, the
-caller leaves the stream with the last open one.
+that have ended so far are requested (``end_left_operations``). If a stream has several iterators,
+the caller leaves the stream with the last open one.
 """
 
 from __future__ import annotations

@@ -20,7 +20,13 @@ from latspan._operations._context import (
 )
 from latspan._operations._enclosing import active_scope, enclosing_scopes, is_left_over
 from latspan._operations._handoff import Handoff, attached, handoff_here
-from latspan._operations._open_calls import abandon_open_calls, active_call, end_left_calls
+from latspan._operations._http_exchange import HttpExchange
+from latspan._operations._open_operations import (
+    abandon_open_operations,
+    active_operation,
+    end_left_operations,
+)
+from latspan._operations._operation import Operation
 from latspan._operations._own_requests import REDIRECTS, SentRequest
 from latspan._operations._scope import LocalScope, request_around
 
@@ -30,17 +36,19 @@ __all__ = [
     "Entered",
     "Generation",
     "Handoff",
+    "HttpExchange",
     "Known",
     "LocalScope",
     "ModelCall",
+    "Operation",
     "SentRequest",
-    "abandon_open_calls",
-    "active_call",
+    "abandon_open_operations",
+    "active_operation",
     "active_scope",
     "ambient_attributes",
     "attached",
     "enclosing_scopes",
-    "end_left_calls",
+    "end_left_operations",
     "handoff_here",
     "inside",
     "is_left_over",

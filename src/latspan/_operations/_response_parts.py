@@ -31,7 +31,16 @@ class ResponseParts:
         reads_content: Whether the text of the response is kept too.
     """
 
-    __slots__ = ("_most_parts", "api_format", "choices", "end_marked", "gathered", "parts", "reads")
+    __slots__ = (
+        "_most_parts",
+        "api_format",
+        "choices",
+        "end_marked",
+        "gathered",
+        "parts",
+        "reads",
+        "request",
+    )
 
     def __init__(
         self, api_format: ApiFormat | None, *, streamed: bool, choices: int, reads_content: bool
@@ -54,6 +63,8 @@ class ResponseParts:
         """Whether the end mark of the stream was read."""
         self.gathered: list[Any] | None = [] if reads_content else None
         """Text of the response in fragments, ``None`` if it is not kept."""
+        self.request: Any = None
+        """Content of the request: its fields, or the bytes of its body; ``None`` if not kept."""
 
     def expect_stream(self) -> None:
         """Record reads from now on: the response is a stream, even if none was requested."""

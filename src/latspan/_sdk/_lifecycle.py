@@ -244,9 +244,9 @@ def _end(timeout_s: float | None, *, flush_provider: bool) -> Assembly | None:
         _runtime.install(None)
     _stopping.append(live)
     try:
-        from latspan._operations import abandon_open_calls
+        from latspan._operations import abandon_open_operations
 
-        abandon_open_calls()
+        abandon_open_operations()
         if timeout_s is None:
             live.stop(_SHUTDOWN_TIMEOUT_S, _SILENCE_S, flush_provider=flush_provider)
         else:

@@ -11,7 +11,7 @@ from latspan import semconv
 from latspan._clock import Clock, SystemClock
 from latspan._event_loop import EventLoops
 from latspan._fork import run_before_a_child_ends, this_process
-from latspan._operations import end_left_calls
+from latspan._operations import end_left_operations
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, no_watch
 from latspan._sdk._api_variables import propagates
@@ -140,7 +140,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     def drain(timeout_s: float | None) -> bool:
         # A caller that flushes expects calls whose streams are no longer read to count as ended.
-        end_left_calls()
+        end_left_operations()
         return worker.drain(timeout_s)
 
     def readings() -> list[SelfMetric]:
@@ -396,7 +396,7 @@ def _intervals(
         return PeriodicExport(
             recorder,
             first if inherited is None else list(exporters()),
-            before=lambda: end_left_calls(_LEFT_FOR_GOOD_NS),
+            before=lambda: end_left_operations(_LEFT_FOR_GOOD_NS),
             interval_s=config.metrics_interval_s,
             idle_s=config.series_idle_s,
         )

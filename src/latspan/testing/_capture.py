@@ -15,7 +15,7 @@ from latspan._clock import Clock, SystemClock
 from latspan._event_loop import EventLoops
 from latspan._export import PrivateSink
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._operations import end_left_calls
+from latspan._operations import end_left_operations
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime, no_watch
 from latspan._sdk._api_variables import propagates
@@ -58,7 +58,7 @@ class Captured:
 
     def snapshot(self) -> Snapshot:
         """Return the histograms of everything recorded so far."""
-        end_left_calls()
+        end_left_operations()
         return explained(self._take_snapshot())
 
     @property
@@ -69,7 +69,7 @@ class Captured:
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Every finished span so far; children come before their parent."""
-        end_left_calls()
+        end_left_operations()
         return tuple(self._finished_spans())
 
     def spans_as_dict(

@@ -12,7 +12,7 @@ import requests
 import urllib3
 
 from latspan import Kind
-from latspan._operations import abandon_open_calls
+from latspan._operations import abandon_open_operations
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Script
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over
@@ -255,7 +255,7 @@ def test_a_response_that_is_dropped_half_read(clock: ManualClock, seen: Captured
 def test_a_response_that_is_open_at_shutdown(clock: ManualClock, seen: Captured) -> None:
     """Nothing that was begun is lost."""
     response = post(clock)
-    abandon_open_calls()
+    abandon_open_operations()
     assert only(seen).outcome is Outcome.ABANDONED
     response.close()
     assert only(seen).outcome is Outcome.ABANDONED

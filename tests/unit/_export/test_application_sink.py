@@ -20,11 +20,11 @@ from opentelemetry.sdk.trace.sampling import (
 
 from latspan import _runtime
 from latspan._export import application_sink
-from latspan._operations import ModelCall, end_left_calls
+from latspan._operations import ModelCall, end_left_operations
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
 from latspan._sdk._worker import Worker
-from latspan._segments import Kind, Outcome
+from latspan._segments import Outcome
 from latspan.testing import ManualClock
 
 AN_HOUR_MS = 3_600_000
@@ -109,9 +109,7 @@ class Busy:
 
     def end_a_call(self) -> None:
         """End one; its span waits for the worker."""
-        call = ModelCall(
-            self.runtime, Context(), kind=Kind.CALL, name="chat", attributes={}, series={}
-        )
+        call = ModelCall(self.runtime, Context(), name="chat", attributes={}, series={})
         call.end(Outcome.COMPLETED)
 
     def free(self) -> None:
@@ -216,14 +214,14 @@ def test_a_provider_that_is_flushed_has_the_calls_whose_stream_was_left(
     clock = ManualClock()
 
     def drain(_timeout_s: float | None) -> bool:
-        end_left_calls()
+        end_left_operations()
         return True
 
     runtime = Runtime(
         clock=clock, recorder=Recorder(clock), sink=lambda: sink, drain=drain, strict=True
     )
     with _runtime.overridden(runtime):
-        call = ModelCall(runtime, Context(), kind=Kind.CALL, name="chat", attributes={}, series={})
+        call = ModelCall(runtime, Context(), name="chat", attributes={}, series={})
         call.leave(Outcome.CLOSED_EARLY, done_ns=clock.monotonic_ns())
         getattr(provider, flush)()
     names = [span.name for span in exporter.get_finished_spans()] if simple else own.ended

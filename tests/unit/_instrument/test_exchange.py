@@ -57,7 +57,7 @@ def test_an_exchange_inside_another(apart: bool, exchanges: int) -> None:
     """It is a transport's inside a transport, unless it is said to be apart."""
     with capture() as seen:
         outer = begin()
-        with outer.call.active():
+        with outer.operation.active():
             inner = begin(apart=apart)
             inner.failed(OSError())
         outer.failed(OSError())
@@ -86,7 +86,7 @@ def test_a_body_that_is_decoded_by_who_reads_it(decoded: bool) -> None:
         watching = body_tracker(response)
         assert watching is not None
         watching.read(watching.reading(), EVENT)
-        assert (exchange.call.kind is Kind.CALL) is decoded
+        assert (watching.operation.kind is Kind.CALL) is decoded
 
 
 def test_a_body_that_its_library_decodes_after_each_read() -> None:
@@ -124,7 +124,7 @@ def _gaps_when_read(parts_of: Callable[[bytes], list[bytes]]) -> list[int]:
                 before = watching.reading()
                 clock.advance(20 * MS if position == 0 else 1_000)
                 watching.read(before, part)
-        reads = exchange.call.reads
+        reads = watching.operation.reads
         assert reads is not None
         assert len(reads.kinds) == 4
         watching.ended(watching.reading())
@@ -171,7 +171,7 @@ def test_a_transport_that_sends_twice_through_another(at_once: bool) -> None:
     clock = ManualClock()
     with capture(clock=clock) as seen:
         outer = begin()
-        with outer.call.active():
+        with outer.operation.active():
             clock.advance(3 * MS)
             first = begin()
             clock.advance(10 * MS)
@@ -183,8 +183,8 @@ def test_a_transport_that_sends_twice_through_another(at_once: bool) -> None:
             second.response_received(200, {}, Response())
         outer.response_received(200, {}, Response())
         assert outer.attempt is second.attempt
-        assert (first.call, first.alone, outer.alone) == (outer.call, False, True)
-        outer.call.end(Outcome.COMPLETED)
+        assert (first.operation, first.alone, outer.alone) == (outer.operation, False, True)
+        outer.operation.end(Outcome.COMPLETED)
     (record,) = seen.records
     totals = {total.name: total.duration_ns for total in record.segment_totals}
     assert totals["prepare"] == 3 * MS
@@ -197,7 +197,7 @@ def test_an_answer_that_came_before_one_that_was_asked_for_meanwhile() -> None:
     clock = ManualClock()
     with capture(clock=clock) as seen:
         outer = begin()
-        with outer.call.active():
+        with outer.operation.active():
             first = begin()
             clock.advance(10 * MS)
             second = begin()
@@ -207,7 +207,7 @@ def test_an_answer_that_came_before_one_that_was_asked_for_meanwhile() -> None:
             second.failed(TimeoutError())
         outer.response_received(200, {}, Response())
         assert outer.attempt is first.attempt
-        outer.call.end(Outcome.COMPLETED)
+        outer.operation.end(Outcome.COMPLETED)
     (record,) = seen.records
     assert "retry" not in {total.name for total in record.segment_totals}
     tries = [span for span in seen.spans if span.parent is not None and span.name == "GET"]

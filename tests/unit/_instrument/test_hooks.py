@@ -14,7 +14,7 @@ import latspan
 from latspan import _runtime
 from latspan._instrument import open_call, track_stream
 from latspan._instrument._hooks import open_exchange
-from latspan._operations import ModelCall
+from latspan._operations import ModelCall, SentRequest
 from latspan._recording import Recorder, RequestRecord
 from latspan._recording._recorder import DRAIN_THRESHOLD
 from latspan._runtime import Runtime
@@ -85,7 +85,8 @@ def test_an_unset_attribute_is_not_a_label(seen: Captured) -> None:
 def test_only_inference_calls_count_in_the_conventions_metrics(seen: Captured) -> None:
     """An HTTP exchange, a stage and a request are no inference."""
     with latspan.request("answer"), latspan.stage("retrieve"):
-        exchange = open_exchange("GET", server=("search.test", 443), attributes={})
+        sent = SentRequest(None, "GET", "https", "search.test", 443, "/", None)
+        exchange = open_exchange(sent)
         assert exchange is not None
         exchange.end(Outcome.COMPLETED)
 

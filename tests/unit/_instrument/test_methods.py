@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from latspan._operations import active_call
+from latspan._operations import active_operation
 from latspan.integrations import Call, Outcome, Patches, open_call, patch_method, patch_stream
 from latspan.integrations.formats import ApiFormat, ChunkKind, Usage
 from latspan.testing import Captured, capture
@@ -63,7 +63,7 @@ class Sdk:
         self.was_closed = False
 
     def _send(self) -> None:
-        self.sent_in.append(active_call())
+        self.sent_in.append(active_operation())
 
     def complete(self, model: str) -> Chunk:
         """Return a complete response."""
@@ -190,7 +190,7 @@ def test_a_generator_is_tracked_to_its_end(seen: Captured, name: str) -> None:
         stream = await _result(sdk, name)
         assert inspect.isgenerator(stream) or inspect.isasyncgen(stream)
         chunks = await _read(stream)
-        assert active_call() is None
+        assert active_operation() is None
         return chunks
 
     assert asyncio.run(program()) == list(CHUNKS)

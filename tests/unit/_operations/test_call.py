@@ -8,7 +8,7 @@ from latspan._clock import ManualClock
 from latspan._operations import ModelCall
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
-from latspan._segments import Kind, Outcome
+from latspan._segments import Outcome
 from latspan._spans import NoSink
 
 
@@ -17,7 +17,6 @@ def _kept(parts: str, *, choices: int = 1) -> str:
     call = ModelCall(
         Runtime(clock=clock, recorder=Recorder(clock), sink=NoSink),
         Context(),
-        kind=Kind.CALL,
         name="chat",
         attributes={},
         series={},
@@ -48,7 +47,6 @@ def test_an_empty_part_is_not_kept() -> None:
     call = ModelCall(
         Runtime(clock=clock, recorder=Recorder(clock), sink=NoSink),
         Context(),
-        kind=Kind.CALL,
         name="chat",
         attributes={},
         series={},

@@ -24,7 +24,7 @@ def _includes(own: OwnRequests, sent: SentRequest, *, here: bool = True) -> bool
 
 def _noted() -> OwnRequests:
     own = OwnRequests(("model.test", 443), CLIENT)
-    own.note(CLIENT, SENT.request, lambda: SENT)
+    own.note(CLIENT, SENT.request, lambda _: SENT)
     return own
 
 
@@ -61,7 +61,7 @@ def test_what_another_client_has_built_is_not_noted() -> None:
     """The call goes on to know its own."""
     own = _noted()
     other = SENT._replace(request=object(), path="/models", method="GET", body=b"")
-    own.note(object(), other.request, lambda: other)
+    own.note(object(), other.request, lambda _: other)
     assert _includes(own, SENT)
     assert not _includes(own, other)
 
