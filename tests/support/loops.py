@@ -191,7 +191,7 @@ class Story:
                 "target": None if target is None else verdict,
                 "runs_needed": runs_needed,
             },
-            "notes": ["capacity may hurt cost."],
+            "notes": ["capacity may worsen cost."],
         }
         codes = {"worse": 1, "inconclusive": 3, "not_interpretable": 4}
         code = codes.get(judgement, 0)

@@ -93,8 +93,9 @@ class Exchange:
             official: Module and instrumentor class of OpenTelemetry's own instrumentation of this
                 client; if it is on, it opens the HTTP span.
             start_up: Called before the attempt begins.
-            apart: Whether the exchange is independent of the open operation. Example: the body of a
-                request is read from another response, which is requested during the attempt.
+            apart: Whether the exchange is independent of the open operation. Example: the
+                application sends the body of another response as the body of a request. The request
+                for that other response is sent during the attempt, and is a separate exchange.
             asynchronous: Whether the transport waits on the event loop of this thread.
 
         Returns:

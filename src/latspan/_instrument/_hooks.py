@@ -128,8 +128,8 @@ def open_call(
             transport integration finds the other span in the current context, and latspan uses it.
             If there is none, latspan opens its own span at the end of the call.
         hides_span: Whether the client library must not see latspan's span, because it opens a span
-            of its own that it exports to another place. The parent of that span then is the
-            application's, as without latspan.
+            of its own that it exports to another place. The parent of the library's span then is
+            the application's span, as without latspan.
         request: Fields of the request, by their names in the API. Read only if content is
             captured, and then only the fields that hold content.
 

@@ -253,7 +253,9 @@ class _Measurement:
             service_name="latspan-measure",
             # A function without a file of an inference path sets the inference path itself, if any.
             inference_path=None if settings.name == settings.function else settings.name,
-            # The load runner measures the lag of its own loop; a callable may block it.
+            # The load runner measures the lag of its own event loop, so a measurement of an
+            # endpoint does not need this watch. A measured function may block the loop, so the
+            # watch is on for functions.
             watch_event_loop=settings.function is not None,
         )
         self._recorded = _runtime.current()
@@ -370,7 +372,8 @@ class _Measurement:
             for number in _SIGNALS:
                 loop.add_signal_handler(number, self._interrupt, number)
         except (RuntimeError, ValueError):
-            # On another thread than the main one, whose caller handles signals itself.
+            # This thread is not the main thread, so no signal handler can be set. The caller of
+            # `measure` handles signals itself.
             yield
             return
         try:

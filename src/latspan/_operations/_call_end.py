@@ -4,7 +4,8 @@ Timeline, span, event and record of a call that has ended.
 This code usually runs on the worker thread, after the last change to the call.
 :func:`finished_call` computes a :class:`FinishedCall` from an :class:`ObservedCall` and the
 outcome, end and error type of the call. :func:`publish` passes that to the span and the recorder.
-Both are long, because each further function that runs once per call costs time: see ADR 0039.
+The functions `finished_call` and `publish` are long, because each further function that runs once
+per call costs time: see ADR 0039.
 """
 
 from __future__ import annotations

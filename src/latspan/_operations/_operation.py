@@ -455,7 +455,7 @@ class Operation(ResponseParts):
         self.reads = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
-        # With `monitor_host`, the observation holds a watch of the event loop of its own, which
+        # With `monitor_host`, the observation has a separate watch of the event loop. This watch
         # ends when the observation is freed.
         self._observation = None
         if self._loop is not None:

@@ -42,8 +42,8 @@ class RequestRecord:
         convention: Attributes of the GenAI conventions' metrics, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an
             inference call, or if another active instrumentation emits those metrics.
-        marks_ns: Instants of the known marks of a call, in nanoseconds since its start; empty if
-            records are not written.
+        marks_ns: Instants of the known marks of a call, in nanoseconds since its start; empty
+            unless latspan writes a recording, for example with ``record_dir``.
         scope_id: Number of a request or stage, unique in its process and greater than 0; 0 for a
             call or an HTTP exchange, which contain no others.
         parent_id: Number of the request or stage that it is directly inside of, 0 if there is none.

@@ -158,7 +158,9 @@ class Snapshot:
         self, name: str, *, kind: Kind | str | None = None, **where: str | float
     ) -> Distribution:
         """
-        Return the values of a segment: its total in each request.
+        Return the values of a segment: one per request, call, exchange or stage that records it.
+
+        A value is the sum of the intervals of the segment there.
 
         Args:
             name: Name of a segment or a stage; a name that was never recorded has no values.
@@ -269,9 +271,9 @@ class Snapshot:
         Return what was recorded after an earlier snapshot of the same recorder.
 
         Counts and sums are exact. The smallest and the largest value are those of their buckets,
-        with an error of at most 1/1024: the exact ones may be older than ``earlier``. If a series
-        was dropped as idle after the earlier snapshot, the result lacks the values that the series
-        received between that snapshot and the drop.
+        with an error of at most 1/1024: the exact smallest and largest value may have been recorded
+        before the snapshot ``earlier``. If a series was dropped as idle after the earlier snapshot,
+        the result lacks the values that the series received between that snapshot and the drop.
 
         Args:
             earlier: A snapshot that this one contains.
@@ -423,8 +425,8 @@ class Snapshot:
             if key.metric == metric and has_attributes(key, wanted)
         }
         kinds = {key.kind for key in found}
-        # If something was found, all values in the question occurred. The checks and hints read
-        # every series, so they are made only for questions without an answer.
+        # If series were found, every attribute value that the query names was recorded. The checks
+        # and hints read every series, so they are made only for questions without an answer.
         if not kinds or (asked is not None and asked not in kinds):
             refuse_absent_values(
                 self._known(),

@@ -82,7 +82,7 @@ _PATH: Final = (
     Key("model", Form.TEXT, "model that the requests name"),
     Key("provider", Form.TEXT, "company or server that runs the model"),
     Key("routing", Form.TEXT, "how requests reach this model: fallbacks, regions"),
-    Key("never_ship", Form.TEXT, "failure that must never reach a user, however fast"),
+    Key("never_ship", Form.TEXT, "failure that no user may get, however fast the response"),
     Key("may_give_up", Form.TEXTS, "what may be traded for speed"),
     Key(
         "target",
@@ -117,7 +117,7 @@ _PATH: Final = (
     Key(
         "change",
         Form.TABLE,
-        "The one change to verify: the commands apply and undo, or options of the measurement.\n"
+        "The one change to verify, made by the commands apply and undo, or by options.\n"
         "latspan verify --levers lists the levers.",
         of=Change,
     ),
@@ -224,7 +224,7 @@ _PROMPT: Final = (
 )
 
 _QUALITY: Final = (
-    Key("command", Form.TEXT, "check that latspan verify runs on both sides"),
+    Key("command", Form.TEXT, "checks the quality; run by latspan verify on both sides"),
     Key("limit", Form.TEXT, "what the check requires"),
     Key("items", Form.TEXT, "JSONL file of the evaluation set"),
     Key("before", Form.TEXT, "JSONL file of the answers before the change"),

@@ -129,7 +129,8 @@ def _is_inference_path(file: Path) -> bool:
     except (ValueError, RecursionError):
         # A damaged file of an inference path is shown with its error.
         return any(head in text for head in _HEADS)
-    # Other programs have a table of this name, but no list of such tables.
+    # TOML files of other programs may have a table `[target]`, but not a list of tables
+    # `[[target]]`.
     return isinstance(document.get("target"), list) or "traffic" in document
 
 

@@ -24,7 +24,8 @@ _METRICS: Final = ("duration", "time_to_first_token", "time_to_first_visible_tok
 _FOLDER: Final = "recordings"
 
 _DESCRIPTION: Final = """\
-Shows how the p99 grows with the offered load, from a ladder of open loops:
+Shows how the p99 grows with the offered load. It reads a load test with several
+steps (a ladder), each an open loop at a higher rate; a step is called a rung:
 latspan measure NAME --rate 1 --ladder. The highest rung must overload the
 system: the throughput at saturation is its capacity.
 
@@ -71,7 +72,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         " p99 duration)",
     )
     parser.add_argument(
-        "--limit-ms", type=positive_number, metavar="N", help="target of the goal in milliseconds"
+        "--limit-ms", type=positive_number, metavar="N", help="limit of the goal, in milliseconds"
     )
     parser.add_argument(
         "--current",

@@ -63,7 +63,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=counting_number,
         default=4,
         metavar="N",
-        help=f"chats at a time (default: %(default)s); more than {_SLOTS} of them queue",
+        help=f"chats at a time (default: %(default)s); the server processes {_SLOTS} at a time,"
+        " and the others queue",
     )
     parser.add_argument(
         "--otlp-endpoint",

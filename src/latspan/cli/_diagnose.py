@@ -41,15 +41,16 @@ SOURCE is one of these:
                   first of its targets that is not met
   a recording     the folder that latspan measure, latspan run --record or
                   record_dir wrote. The last step of a load test is judged. If
-                  the server does not report its times, a step with one
-                  request in flight separates queue and prefill
+                  the server does not report its times, latspan estimates
+                  queue and prefill from the step that has one request in
+                  flight, if there is one
   traces          a file of OTLP/JSON, or the URL of Jaeger or Tempo: latspan's
                   spans, and those of the GenAI conventions, OpenInference,
                   OpenLLMetry, vLLM and SGLang; not all of them have all times
   histogram logs  a .hlog file or a folder of them: the target is judged, but
                   the time cannot be divided among segments
 
-Exit codes: 0 nothing to fix, or a cause without a target that is missed; 1 a
+Exit codes: 0 nothing to fix, or a cause was found, but no target is missed; 1 a
 cause and a missed target, or so many failed requests that the percentile falls
 on one; 2 usage; 3 inconclusive: two segments are too close, no segment has a
 large share, too much time is in no segment, there are too few requests, or the
@@ -79,7 +80,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stable-tokens",
         type=_tokens,
         metavar="N",
-        help="tokens at the start of each prompt that are the same in all prompts",
+        help="number of prompt tokens that are the same in all prompts",
     )
     parser.add_argument("--service", metavar="NAME", help="traces: service of the requests")
     parser.add_argument("--route", metavar="ROUTE", help="traces: route of the requests")

@@ -71,7 +71,7 @@ def add_goal(parser: _Arguments, default: str, *, met: str = "") -> None:
         "--limit-ms",
         type=float,
         metavar="N",
-        help=f"target of the goal in milliseconds{met}",
+        help=f"limit of the goal, in milliseconds{met}",
     )
 
 

@@ -26,9 +26,10 @@ records them as latspan records an application in production.
 
 With --rate, requests arrive as users do: they do not wait for earlier ones
 (open loop). If the server cannot keep up with the rate, requests queue, and
-their duration from schedule grows. With --concurrency, a fixed number is in
-flight (closed loop): a slow server receives fewer requests, so it looks better
-than it is to users. Without either, one request is in flight.
+their duration, measured from the scheduled time, grows. With --concurrency, a
+fixed number is in flight (closed loop): a slow server receives fewer requests,
+so the measured latency is lower than the latency that users experience. Without
+either, one request is in flight.
 
 Warm-up requests are not counted. Further requests keep the load up until the
 last measured one has ended; they are not counted either. A measurement that

@@ -19,7 +19,8 @@ __all__ = ["COMMAND"]
 _DESCRIPTION: Final = """\
 Shows p50, p95, timeouts and completed requests of a system per week, which
 shows operational drift, and per month, which shows the long-term trend. With
---target, it also shows the requests within the target, and their rate.
+--target, it also shows the share of requests within the target, and their
+number per second.
 
 PATH is a recording, a .hlog file, a file of OTLP/JSON traces that the
 Collector's file exporter wrote, a folder of any of them, or the URL of a

@@ -18,7 +18,7 @@ _DESCRIPTION: Final = """\
 Shows where each inference path of a folder stands in the loop:
 
   target      latspan init NAME, then edit NAME.toml
-  instrument  a measurement shows whether the time is in segments
+  instrument  a measurement shows whether its time is divided into segments
   measure     latspan measure NAME
   diagnose    latspan diagnose NAME
   change      describe one change in the table [change] of NAME.toml

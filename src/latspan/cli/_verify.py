@@ -67,8 +67,8 @@ means not. --answers compares files that exist. If the quality drops, the change
 fails, however fast it is. With too few items, the result is inconclusive.
 
 Exit codes: 0 improved or no worse; 1 worse; 2 usage; 3 inconclusive; 4 not
-interpretable, or a file cannot be read. They do not depend on whether the
-target is met; the report states that."""
+interpretable, or a file cannot be read. The exit code does not depend on the
+target; the report states whether the target is met."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,8 +136,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     judged.add_argument(
         "--quality-command",
         metavar="CMD",
-        help="command that checks the quality of the current side, whose name (before or after)"
-        " replaces {side} in it; '' for no check",
+        help="command that checks the quality, run once per side; {side} in it becomes before or"
+        " after; '' for no check",
     )
     judged.add_argument(
         "--quality-margin",
@@ -161,7 +161,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.levers:
         with output() as out:
             for lever in LEVERS.values():
-                line = f"{lever.name:22}{lever.summary}; may hurt {lever.may_hurt}"
+                line = f"{lever.name:22}{lever.summary}; may worsen {lever.may_hurt}"
                 print("\n".join(on_terminal(line, out, hanging=22)), file=out)
         return 0
     if arguments.what is None and arguments.recorded is None:
@@ -412,7 +412,7 @@ COMMAND: Final = Command(
             "latspan verify chat --lever pool --before-command './a' --after-command './b'",
             "commands that switch the server",
         ),
-        ("latspan verify --levers", "list what can be changed, and what each change may hurt"),
+        ("latspan verify --levers", "list what can be changed, and what each change may worsen"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -190,7 +190,7 @@ def _judgement(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:
         style = {Verdict.MET: "green", Verdict.MISSED: "red"}.get(target.verdict, "yellow")
         text = (
             f": {target.misses:,} of {target.requests:,} took longer than the limit or failed;"
-            f" within it in {found.met_in} of {count(found.runs[1], 'run')}"
+            f" the percentile was within it in {found.met_in} of {count(found.runs[1], 'run')}"
         )
         yield shown(Text.assemble(("target " + str(target), style), text), options)
     if found.exact_p is not None:

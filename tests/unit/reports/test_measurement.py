@@ -66,7 +66,7 @@ def test_an_open_loop_is_shown_from_schedule_and_from_start(tmp_path: Path) -> N
         "    2.0 ms; 12 % of a CPU used",
         "  no request failed",
         "met: p95 of time_to_first_token at most 60 ms; 0 of 100 requests took longer or",
-        "failed, from their schedule",
+        "failed, counted from the scheduled start",
         "",
     ]
 

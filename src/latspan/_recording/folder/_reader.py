@@ -206,12 +206,14 @@ class Recording:
         The histograms are those that the processes wrote; they count every request, even if the
         recording has only a sample of the lines. The histograms of a killed process lack its last
         requests. Therefore, if a process was killed, the snapshot is computed from the lines of all
-        processes instead of the histograms. If the lines are only a sample, the snapshot is the sum
-        of the histograms of the processes that were not killed and the lines of the killed
-        processes, each of which counts ``1 / ratio`` times (``ratio`` is the recorded fraction).
-        For a load test, only the measured requests are counted, without warm-up, drain and those
-        that its end cancelled. The snapshot has up to 5,000 complete records of each kind: a random
-        sample, always the same one, and the slowest request.
+        processes instead of the histograms. If a process was killed and the lines are only a
+        sample, the snapshot uses two sources. For processes that were not killed, it uses their
+        histograms. For killed processes, it uses their lines; each line counts ``1 / ratio`` times,
+        where ``ratio`` is the recorded fraction. For a load test, only the measured requests are
+        counted. Requests of the warm-up, requests that are sent after the last measured one, and
+        measured requests that an interruption of the load test cancelled are not counted. The
+        snapshot has up to 5,000 complete records of each kind: a random sample, always the same
+        one, and the slowest request.
 
         Raises:
             RecordingError: A file cannot be read.

@@ -1,5 +1,7 @@
 """
-Attribution: the segments in which the units near a percentile spend their time, with intervals.
+Attribution: the share of each segment in the time of the units near a percentile.
+
+Each share has a confidence interval. A unit is a request, or a call if the recording has none.
 
 Percentiles of segments do not add up: the requests with the slowest queue are not those with the
 slowest decode. So the time at a percentile is explained by means over the units whose goal metric
@@ -48,7 +50,7 @@ Bands have few units and there are few blocks, so the spread itself is uncertain
 _FEW_INDEPENDENT: Final = 30
 """Number of independent values below which the bootstrap underestimates the variation."""
 _LEAST_RIVAL: Final = 0.1
-"""Share from which the independent values of a segment are counted."""
+"""Minimum share of a segment for which the number of independent values is computed."""
 
 _LARGE: Final = 200_000
 _DRAWS_OF_LARGE: Final = 100
@@ -124,8 +126,9 @@ class Attribution:
         typical: Indices of the units in the typical band.
         tail_ns: Mean of the goal metric in the tail band, in nanoseconds.
         typical_ns: Mean of the goal metric in the typical band, in nanoseconds.
-        lead: Lead of the largest share over the second, as the lower end of its 90 % interval;
-            the largest share is a real leader if it is more than 0.
+        lead: Lower end of the one-sided 90 % confidence interval of the difference between the
+            largest share and the largest of the other shares. If this value is more than 0, the
+            segment with the largest share is significantly larger than the others.
         value_ns: The percentile itself, in nanoseconds; infinity if so many units failed that the
             percentile falls on a failed one.
         is_extended: Whether the tail band contains a larger fraction of the units than the goal's

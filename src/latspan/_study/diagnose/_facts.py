@@ -42,7 +42,9 @@ _SLOWER: Final = 1.3
 """Ratio of medians from which a group is slow, in all but one quarter of the recording."""
 
 LONGER: Final = 1.5
-"""Ratio of tail to typical from which a length explains a tail."""
+"""Minimum ratio of the median number of tokens in the tail band to that in the typical band, at
+which the number of tokens explains the slow requests. Other rules use the same ratio for the time
+per token and for gaps."""
 
 _ALONE: Final = 0.1
 """Mean number of other units in flight below which a unit was alone."""
@@ -130,7 +132,8 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
     calibrated time.
 
     Source: ``queue = max(0, wait - (f0 + f1 * prompt tokens))``, where the line is fitted without
-    load. A line that is fitted under load would lose the queue near saturation.
+        load. Near saturation, a line that is fitted to waits under load would include the queueing
+        time, so the estimated queue would be too short.
     """
     wait = table.segment(SegmentName.SERVER_WAIT)
     tokens = _uncached(table)
@@ -365,9 +368,10 @@ class Facts:
         """
         Return whether a group is slow throughout the recording, and also at low load.
 
-        It must be slow in at least three of the four quarters of the recording, and in the third of
-        its units that met the lowest load. A queue delays many requests of one server together, so
-        the exact test alone would find a group in one long queue.
+        The group must be slow in at least three of the four quarters of the recording. It must also
+        be slow at low load: the one third of its units that met the lowest load is compared with
+        the other units that met the same load. A queue delays many requests of one server together,
+        so the exact test alone would find a group in one long queue.
         """
         inside, values = self.members(group), self.table.value_ns
 
@@ -389,7 +393,7 @@ class Facts:
 
     def saves(self, group: SlowGroup) -> bool:
         """
-        Return whether removing the group lowers the percentile enough to be the one delay to fix.
+        Return whether the group is the one delay to fix: the percentile falls enough without it.
 
         It must fall by more than the mean time of the largest segment of the other units.
         Otherwise all units have a delay that is larger, and that is the one to fix.

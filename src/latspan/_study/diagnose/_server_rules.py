@@ -198,7 +198,7 @@ def prefill(facts: Facts) -> Finding | None:
     if stable and tokens and stable >= _STABLE * tokens and uncached > tokens - stable / 2:
         return Finding(
             "reprocessed_prefix",
-            "the server processes the same beginning of each prompt again",
+            "the server processes the part that is the same in all prompts again",
             "put the stable part first, and cache the prefix",
             (
                 *evidence,

@@ -254,8 +254,8 @@ def _change_wanted(loop: Loop) -> str:
         reason = f"{reason}. The diagnosis proposes: {diagnosis.document['cause']['lever']}"
     if not loop.path.quality.is_described:
         reason = (
-            f"{reason}. If it may hurt the answers, fill in quality.command, or quality.items with"
-            " before and after, too: the verification runs the check"
+            f"{reason}. If it may worsen the answers, fill in quality.command, or quality.items"
+            " with before and after, too: the verification runs the check"
         )
     return f"{reason} ({change.text})" if change.text else reason
 

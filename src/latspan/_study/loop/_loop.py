@@ -347,7 +347,7 @@ class _History:
         # Only the verification has the system in the state of both sides, so that the check must
         # be described before it.
         if not is_same and may_hurt_quality(described.lever) and not path.quality.is_described:
-            text = f"{described.lever} may hurt the quality of the answers; [quality] is empty"
+            text = f"{described.lever} may worsen the quality of the answers; [quality] is empty"
             return TaskState(Task.CHANGE, State.OPEN, text)
         return TaskState(Task.CHANGE, State.DONE, text)
 

@@ -41,7 +41,7 @@ __all__ = [
 _GOOD: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE})
 _NOT_INTERPRETABLE: Final = "not_interpretable"
 _QUALITY: Final = ("quality", "anything")
-"""Words in what a lever may hurt that call for a comparison of the answers."""
+"""Words in what a lever may worsen that call for a comparison of the answers."""
 
 _MOST_RUNS: Final = 30
 """Largest number of runs per side that is proposed: making a larger change is faster than more."""
@@ -220,12 +220,12 @@ def runs_to_decide(verification: Result) -> int | None:
 
 
 def needs_quality(verification: Result) -> bool:
-    """Return whether a lever of a verification may hurt the answers."""
+    """Return whether a lever of a verification may worsen the answers."""
     return any(may_hurt_quality(each["name"]) for each in verification.document["levers"])
 
 
 def may_hurt_quality(lever: str) -> bool:
-    """Return whether a lever may hurt the answers; an unknown one may."""
+    """Return whether a lever may worsen the answers; an unknown one may."""
     hurt = LEVERS[lever].may_hurt if lever in LEVERS else _QUALITY[0]
     return any(word in hurt for word in _QUALITY)
 

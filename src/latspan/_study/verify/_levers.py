@@ -1,5 +1,5 @@
 """
-Catalogue of levers: what each one changes, which segments it should move, and what it may hurt.
+Catalogue of levers: what each one changes, which segments it should move, and what it may worsen.
 
 If the client sets a lever, the lever is a condition of the recording, which shows whether it was
 pulled. A lever of the server is invisible to the client, and only the measured effect shows it.

@@ -173,7 +173,7 @@ def _notes(
     ]
     for lever in levers:
         if lever.may_hurt:
-            notes.append(f"{lever.name} may hurt {lever.may_hurt}.")
+            notes.append(f"{lever.name} may worsen {lever.may_hurt}.")
         is_seen = any(each.accepted and _belongs(each, lever) for each in found.differences)
         if not lever.shown_by and not is_seen and not is_switched:
             notes.append(

@@ -447,7 +447,7 @@ def test_the_check_of_the_quality_is_asked_for_before_the_verification(story: St
     story.edit(chat(change=change))
     found = next_of(story.loop)
     assert found.command == "${EDITOR:-vi} chat.toml"
-    assert "model may hurt the quality of the answers; [quality] is empty" in found.reason
+    assert "model may worsen the quality of the answers; [quality] is empty" in found.reason
     assert story.loop.state(Task.CHANGE).state is State.OPEN
     story.edit(chat(change=change, quality=QualityCheck(command="./check {side}")))
     assert _next(story) == "latspan verify chat"

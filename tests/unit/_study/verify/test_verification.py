@@ -43,7 +43,7 @@ def test_one_lever_that_works_is_improved_and_attributable() -> None:
         "model",
         "response_model",
     }
-    assert any("may hurt the quality" in note for note in found.notes)
+    assert any("may worsen the quality" in note for note in found.notes)
 
 
 def test_two_levers_at_once_that_miss_the_target_are_neither_met_nor_attributable() -> None:
