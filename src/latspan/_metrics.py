@@ -14,7 +14,7 @@ from operator import sub
 from typing import Final, NamedTuple
 
 from latspan import semconv
-from latspan._segments import Source
+from latspan._segments import SegmentName, Source
 from latspan._spelling import nearest
 from latspan._units import BILLIONTHS, NS_PER_MS, MetricUnit
 from latspan.errors import UnknownNameError
@@ -364,6 +364,12 @@ def metric_named(name: str) -> Metric:
     try:
         return _BY_ANY_NAME[name]
     except KeyError:
+        if name in tuple(SegmentName):
+            raise UnknownNameError(
+                f"no metric '{name}': it is a segment",
+                hint="a goal limits a metric, for example time_to_first_token;"
+                f" Snapshot.segment('{name}') returns the times of the segment",
+            ) from None
         close = nearest(name, _BY_ANY_NAME)
         hint = f"did you mean '{close}'?" if close else f"one of {', '.join(METRICS)}"
         raise UnknownNameError(f"no metric '{name}'", hint=hint) from None

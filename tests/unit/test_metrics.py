@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._metrics import buffer_needed, fluidity, stall_ratio, tokens_before
+from latspan._metrics import buffer_needed, fluidity, metric_named, stall_ratio, tokens_before
 from latspan._units import BILLIONTHS
+from latspan.errors import UnknownNameError
 
 GAPS = st.lists(st.integers(0, 50), min_size=1, max_size=30)
 TOKENS = st.integers(1, 60)
@@ -113,3 +114,10 @@ def test_the_stall_ratio_is_of_the_generation(
 ) -> None:
     """Undefined where no time passed, rounded to the nearest billionth."""
     assert stall_ratio(stall_ns, generation_ns) == ratio
+
+
+def test_a_segment_is_no_metric() -> None:
+    """A goal cannot name it; the hint states where its times are."""
+    with pytest.raises(UnknownNameError, match="no metric 'queue': it is a segment") as caught:
+        metric_named("queue")
+    assert "segment('queue')" in str(caught.value.hint)

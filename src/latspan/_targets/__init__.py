@@ -7,7 +7,7 @@ a target is met.
 
 from __future__ import annotations
 
-from latspan._targets._goal import PercentileOf, parse_percentile_of
+from latspan._targets._goal import PercentileOf, parse_percentile_of, percentile_of
 from latspan._targets._path import (
     Arrivals,
     CacheState,
@@ -50,6 +50,7 @@ __all__ = [
     "files_in",
     "parse_inference_path",
     "parse_percentile_of",
+    "percentile_of",
     "preset_path",
     "read_inference_path",
     "toml_of",

@@ -34,8 +34,7 @@ __all__ = [
 ]
 
 _TARGET: Final = re.compile(
-    r"(?P<metric>[a-z_]+)\s+p(?P<percentile>\d+(?:\.\d+)?)\s+(?:<=?\s*)?"
-    r"(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)"
+    r"(?P<goal>.+?)\s+(?:<=?\s*)?(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)", re.DOTALL
 )
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
@@ -122,21 +121,22 @@ def _no_number(text: str) -> None:
 
 
 def target_limit(text: str) -> Target:
-    """Return a target such as ``ttft p95 500ms``."""
-    from latspan._targets import Target
+    """Return a target such as ``p95 ttft 500ms``."""
+    from latspan._targets import Target, percentile_of
 
     found = _TARGET.fullmatch(text.strip().lower())
-    if found is None:
+    goal = None if found is None else percentile_of(found["goal"])
+    if found is None or goal is None:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a target; for example 'ttft p95 500ms' or 'duration p99 10s'"
+            f"'{text}' is not a target; for example 'p95 ttft 500ms' or 'p99 duration 10s'"
         )
     limit = float(found["limit"]) * (1e6 if found["unit"] == "ms" else 1e9)
     if not limit <= MOST_LIMIT_NS:
         raise argparse.ArgumentTypeError(f"the limit {found['limit'][:20]} is too large")
     try:
         return Target(
-            metric=found["metric"],
-            percentile=float(found["percentile"]),
+            metric=goal.metric,
+            percentile=goal.percentile,
             limit_ns=round(limit),
             source="--check",
         )

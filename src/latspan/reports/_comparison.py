@@ -167,7 +167,7 @@ def _segment(each: SegmentChange, explanation: Explanation) -> dict[str, Text]:
     interval = ""
     if each.low_ns is not None and each.high_ns is not None:
         interval = f"{difference(each.low_ns).removesuffix(' ms')} to {difference(each.high_ns)}"
-    word = "real" if each.is_real else "could be chance"
+    word = "significant" if each.is_real else "could be chance"
     if each is explanation.leading:
         word = "explains it"
     return {

@@ -187,7 +187,7 @@ def _lines(found: Comparison) -> Iterator[str]:
             yield (
                 f"| {escaped(each.name)} | {milliseconds(each.before_ns)} |"
                 f" {milliseconds(each.after_ns)} | {difference(each.difference_ns)} |"
-                f" {'real' if each.is_real else 'could be chance'} |"
+                f" {'significant' if each.is_real else 'could be chance'} |"
             )
         yield ""
     for note in found.notes:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from latspan._units import from_unit
+from latspan.errors import UnknownNameError
 
 __all__ = [
     "TOKEN_PARTS",
@@ -58,6 +59,8 @@ TOKEN_PARTS: Final = frozenset(
     {PayloadPart.REASONING, PayloadPart.TEXT, PayloadPart.TOOL_CALL, PayloadPart.REFUSAL}
 )
 """Kinds of which a chunk holds at least one token."""
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 _ARGUMENTS: Final = '{"words": "'
 _ARGUMENTS_END: Final = '"}'
@@ -228,6 +231,7 @@ class Script:
             reports_usage: Whether OpenAI-style streams include token counts if requested.
 
         Raises:
+            UnknownNameError: There is no such flavor or ending.
             ValueError: A number is out of its range.
         """
         if tokens_per_chunk < 1:
@@ -260,9 +264,9 @@ class Script:
             prefill_ns=_ns(prefill_ms),
             steps=tuple(steps),
             lead=lead,
-            ending=Ending(ending),
+            ending=_chosen(Ending, ending, "ending"),
             finish_reason=finish_reason or ("tool_calls" if tool_call_tokens else "stop"),
-            flavor=ServerFlavor(flavor),
+            flavor=_chosen(ServerFlavor, flavor, "flavor"),
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             cache_write_tokens=cache_write_tokens,
@@ -311,6 +315,14 @@ def total_ns(script: Script) -> int:
     """Return the nanoseconds from acceptance to the response's end, without a wait for a slot."""
     steps_ns = sum(step.gap_ns for step in script.steps)
     return script.queue_ns + script.prefill_ns + steps_ns + script.finish_gap_ns
+
+
+def _chosen(choices: type[_Choice], name: str, argument: str) -> _Choice:
+    try:
+        return choices(name)
+    except ValueError:
+        hint = f"one of {', '.join(choices)}"
+        raise UnknownNameError(f"no {argument} '{name}'", hint=hint) from None
 
 
 def _ns(milliseconds: float) -> int:

@@ -114,6 +114,7 @@ def test_a_higher_percentile_needs_more_requests() -> None:
 @pytest.mark.parametrize(
     ("text", "metric", "percentile", "limit_ms"),
     [
+        ("p95 ttft 500ms", "time_to_first_token", 95, 500),
         ("ttft p95 500ms", "time_to_first_token", 95, 500),
         ("TPOT p50 < 20 ms", "time_per_output_token", 50, 20),
         ("duration p99.9 <= 1.5s", "duration", 99.9, 1500),
@@ -122,7 +123,7 @@ def test_a_higher_percentile_needs_more_requests() -> None:
 def test_a_target_is_written_as_it_is_said(
     text: str, metric: str, percentile: float, limit_ms: float
 ) -> None:
-    """Metric, percentile and limit."""
+    """Percentile and metric, in either order, and limit."""
     (target,) = _settings(_URL, "--check", text).targets
     assert (target.metric, target.percentile) == (metric, percentile)
     assert target.limit_ns == limit_ms * NS_PER_MS

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from latspan.errors import UnknownNameError
 from latspan.testing import Ending, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._messages import script_from_json, script_to_json
 from latspan.testing._script import total_ns
@@ -116,3 +117,16 @@ def test_impossible_scripts_are_refused() -> None:
         Script.refused(200)
     with pytest.raises(ValueError, match="at least 1 token"):
         Script.chat(tokens_per_chunk=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [({"flavor": "vllm"}, "llama.cpp, plain"), ({"ending": "crash"}, "done, unmarked, truncated")],
+)
+def test_an_unknown_name_is_an_error_with_the_known_ones(
+    arguments: dict[str, str], known: str
+) -> None:
+    """The hint lists them."""
+    with pytest.raises(UnknownNameError) as caught:
+        Script.chat(**arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert known in str(caught.value.hint)

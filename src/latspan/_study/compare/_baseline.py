@@ -89,7 +89,8 @@ def _written(run: Run) -> dict[str, object]:
         for percentile in _PERCENTILES
     }
     return {
-        "name": Path(run.name).name,
+        # A run that was itself read from a baseline has the name of that file before its own.
+        "name": Path(run.name.rpartition(": ")[2] if run.form is Form.BASELINE else run.name).name,
         **({"recording": run.recording} if run.recording else {}),
         "kind": run.kind.value,
         "units": run.units,

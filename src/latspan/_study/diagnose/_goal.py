@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from latspan._metrics import FIRST_TOKENS, metric_named
 from latspan._segments import Kind
-from latspan._targets import Target
+from latspan._targets import Target, percentile_of
 from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError
 
@@ -18,8 +17,6 @@ __all__ = ["DURATION", "Goal", "goal_of", "parse_goal"]
 DURATION: Final = "duration"
 _EXPLAINED: Final = (DURATION, *FIRST_TOKENS)
 """Metrics that segments add up to, so that their time can be divided among them."""
-
-_GOAL: Final = re.compile(r"p(?P<percentile>\d+(?:\.\d+)?)[ _]+(?P<metric>\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ def parse_goal(text: str, *, limit_ms: float | None = None, kind: Kind | None = 
     Return the goal that a text names, for example ``p95 ttft``.
 
     Args:
-        text: Percentile and metric, separated by a space.
+        text: Percentile and metric, separated by a space and in either order.
         limit_ms: Target in milliseconds, more than 0.
         kind: Kind of the units.
 
@@ -92,7 +89,7 @@ def parse_goal(text: str, *, limit_ms: float | None = None, kind: Kind | None = 
         ConfigError: The text is not a goal.
         UnknownNameError: There is no such metric.
     """
-    found = _GOAL.fullmatch(text.strip())
+    found = percentile_of(text)
     if found is None:
         raise ConfigError(
             f"'{text}' is not a goal", hint="for example 'p95 ttft' or 'p99 duration'"
@@ -102,4 +99,4 @@ def parse_goal(text: str, *, limit_ms: float | None = None, kind: Kind | None = 
         if not (math.isfinite(limit_ms) and limit_ms > 0):
             raise ConfigError(f"a limit of {limit_ms} ms", hint="use a number greater than 0")
         limit_ns = round(limit_ms * NS_PER_MS)
-    return Goal(found["metric"], float(found["percentile"]), limit_ns, kind)
+    return Goal(found.metric, found.percentile, limit_ns, kind)

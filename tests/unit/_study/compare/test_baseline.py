@@ -45,3 +45,11 @@ def test_every_value_is_checked(written: str, field: str, value: object) -> None
     document["runs"][0][field] = value
     with pytest.raises(RecordingError, match=r"b\.json is not a baseline: "):
         runs_of_baseline(document, "b.json")
+
+
+def test_a_baseline_of_a_baseline_has_the_names_of_the_first(written: str) -> None:
+    """The name does not grow with each file that it was read from."""
+    (run,) = runs_of_baseline(json.loads(written), "a.json")[:1]
+    (again,) = runs_of_baseline(baseline_document([run]), "b.json")
+    assert run.name.startswith("a.json: ")
+    assert again.name == run.name.replace("a.json", "b.json")

@@ -313,7 +313,9 @@ def test_a_calibration_without_tokens_is_none() -> None:
     assert calibrate(table_of([], Goal("time_to_first_token", 50))) is None
 
 
-@pytest.mark.parametrize("text", ["", "p95", "ttft p95", "p95 ttft; rm", "p100 ttft", "p10 ttft"])
+@pytest.mark.parametrize(
+    "text", ["", "p95", "ttft p95 500", "p95 ttft; rm", "p100 ttft", "p10 ttft"]
+)
 def test_a_text_that_is_not_a_goal_is_an_error_with_a_hint(text: str) -> None:
     """The error names the text, and the hint an example."""
     with pytest.raises(ConfigError) as caught:
