@@ -5,10 +5,11 @@ The read and close methods of a response's class are hooked; each of them calls 
 :class:`BodyTracker` attached to the response. If a body turns out to be a model's event stream,
 its tokens are marked too, and the HTTP exchange becomes a call.
 
-A read may return a byte, a line or several events. One instant is kept per read that completes an
-event: the return of the last read that had to wait for a part of that event. As with the streams
-of an SDK (see ``_streams.py``), leaving an iteration records a provisional end, and reading on
-resumes the call.
+A read may return a byte, a line or several events. For each read that completes an event, the
+tracker records the start and the return of one read: the last one that had to wait for a part of
+that event. If no read had to wait, it is the read that completed the event. As with the streams of
+an SDK (see ``_streams.py``), leaving an iteration records a provisional end, and reading on resumes
+the call.
 """
 
 from __future__ import annotations
@@ -131,8 +132,9 @@ class BodyTracker:
 
     def reading(self) -> int:
         """Record that a read begins, and return the instant in monotonic nanoseconds."""
-        # Set, so that a close by the library itself is ignored: at the end, or after a failed
-        # read.
+        # While `_reading` is true, `closed` has no effect. So a close by the client library itself
+        # during the read, at the end of the body or because the read failed, does not end the
+        # operation.
         self._reading = True
         return self.operation.now()
 
@@ -342,7 +344,11 @@ class BodyTracker:
 
     @contextmanager
     def closing_itself(self) -> Generator[None]:
-        """Ignore closes inside: an iteration that the caller leaves closes its own response."""
+        """
+        Ignore closes of the response inside the block.
+
+        When the caller leaves an iteration, the client library's iterator closes the response.
+        """
         self._reading = True
         try:
             yield
@@ -439,7 +445,8 @@ def track_body(
     Args:
         operation: The call or exchange; its response headers are known.
         attempt: The attempt that this response answers.
-        response: The client library's own object; it is not changed, and is not kept alive.
+        response: The client library's own object. Only an attribute that holds the tracker is set
+            on it; the tracker does not keep it alive.
         request_body: The request's body, if it is available.
         decoded: Whether reads return the body without its content coding.
     """

@@ -130,7 +130,7 @@ def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: 
 
     Args:
         settings: What to measure, and how.
-        folder: Folder of the recording, which does not hold one yet.
+        folder: Folder for the recording; it must be empty or must not exist yet.
         display: Shows the progress.
 
     Raises:
@@ -238,7 +238,7 @@ class _Measurement:
                 reuse_connections=settings.reuse_connections,
             )
             return EndpointSender(settings.endpoint, settings.prompts, chats)
-        assert self._function is not None  # noqa: S101 - the other of the two
+        assert self._function is not None  # noqa: S101 - set if there is no endpoint
         name = settings.function or settings.name
         return CallableSender(self._function, name, settings.prompts, timeout_s=settings.timeout_s)
 
@@ -251,7 +251,8 @@ class _Measurement:
             export_enabled=settings.otlp_endpoint is not None,
             endpoint=settings.otlp_endpoint,
             service_name="latspan-measure",
-            # A function without a file of an inference path sets the inference path itself, if any.
+            # If the user measures a function directly, and not by the name of an inference path,
+            # latspan sets no inference path. The function can set one itself.
             inference_path=None if settings.name == settings.function else settings.name,
             # The load runner measures the lag of its own event loop, so a measurement of an
             # endpoint does not need this watch. A measured function may block the loop, so the
@@ -365,7 +366,7 @@ class _Measurement:
 
     @contextmanager
     def _interrupts(self) -> Generator[None]:
-        """End the measurement in order at Ctrl-C and SIGTERM."""
+        """At Ctrl-C or SIGTERM, end the measurement early and complete the recording."""
         loop = asyncio.get_running_loop()
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         try:
@@ -421,7 +422,13 @@ def _without_content(name: str, value: object) -> object:
 
 
 def _counted(steps: Sequence[Step]) -> int:
-    """Return the number of requests that are always sent; their order is fingerprinted."""
+    """
+    Return the number of requests whose order of prompts is fingerprinted.
+
+    These are the first request, and the warm-up and measured requests of the longest step. The
+    measured requests of a closed loop with a time limit do not count, because their number is not
+    known in advance.
+    """
     return 1 + max((step.warmup + (step.measured or 0) for step in steps), default=0)
 
 

@@ -1,4 +1,4 @@
-"""A call of a model, whose interval the requests and stages around it use."""
+"""A call of a model, and its interval for the timelines of the requests and stages around it."""
 
 from __future__ import annotations
 

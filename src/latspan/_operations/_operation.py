@@ -151,7 +151,10 @@ class Operation(ResponseParts):
         """Whether it has ended; in a forked child, the operations of the parent have."""
         self._ending: list[tuple[Outcome, int, str | None]] = []
         self.outcome: Outcome | None = None
-        """Outcome as the caller saw it; the response may change it. ``None`` until the end."""
+        """
+        Outcome as the caller saw it, ``None`` until the end. The recorded outcome may differ, because
+        ``finished_call`` also evaluates the response.
+        """
         self._observation = None if runtime.observe is None else runtime.observe()
         self._loop: LoopWatch | None = None
         # Last known instants at which another task or the timer ran on the event loop: before the
@@ -249,7 +252,7 @@ class Operation(ResponseParts):
                 self._start_other_ns = loop.report_step(self.start_ns)
 
     def open_attempt(self, method: str) -> Attempt:
-        """Start an attempt on the transport now, a request with an HTTP method."""
+        """Start an attempt now: the transport begins to send an HTTP request with this method."""
         self.method = method
         attempt = Attempt(self.now())
         if self._loop is not None and not self.attempts:
@@ -362,7 +365,7 @@ class Operation(ResponseParts):
         finalizing: bool = False,
     ) -> None:
         """
-        End the call; only the first invocation has an effect.
+        End the operation; only the first invocation has an effect.
 
         Args:
             outcome: Outcome of the call.
@@ -386,8 +389,9 @@ class Operation(ResponseParts):
             # Has an effect only if the other instrumentation opened no span inside.
             self.adopt(self._runtime.sink())
         if self.reads is not None and self.reads.end is None:
-            # A reader that continues after a `break` appends to the lists; those chunks do not
-            # belong to this call.
+            # The application may read on after this end, if a flush or a snapshot ended the
+            # operation after a `break`. The iterator then still appends to the original lists; what
+            # it appends does not belong to this operation.
             self.reads = self.reads.copy()
             self.parts = self.parts.copy()
             if self.gathered is not None:

@@ -35,7 +35,8 @@ LEAST_UNITS: Final = 20
 """Number of units below which nothing is attributed: a p95 needs 20 values."""
 
 _LEAST_BAND: Final = 30
-"""Number of units in the tail band if there are enough."""
+"""Minimum number of units in the tail band. In a small recording, this minimum is at most half of
+the units."""
 
 _BLOCK: Final = 25
 _DRAWS: Final = 400
@@ -91,7 +92,8 @@ class Share:
         """
         Factor by which the segment's mean time may be larger or smaller in a much longer recording.
 
-        The time divided by it, and the time multiplied by it, are the ends of the interval.
+        The mean time divided by this factor and multiplied by it gives a 90 % confidence interval
+        of the mean time. `low` and `high` do not depend on the factor.
 
         The standard deviation of waiting times is approximately equal to their mean, so the
         relative standard error of the mean of n independent waiting times is 1 / sqrt(n).
@@ -286,9 +288,10 @@ def _intervals(
     Return the ends of the intervals of the shares.
 
     A share that happens to be small also varies little in the draws, so percentiles of the draws
-    miss the truth on one side. At each end, Wilson's interval uses the variation that a share of
-    that size would have. It is an interval for a ratio of successes to trials; the number of trials
-    is chosen so that such a ratio varies as much as the shares of the draws.
+    miss the truth on one side. For each end of the interval, Wilson's method uses the variation
+    that would result if the true share were equal to that end. It is an interval for a ratio of
+    successes to trials; the number of trials is chosen so that such a ratio varies as much as the
+    shares of the draws.
 
     Source: Wilson, JASA 22 (1927); effective sample size: Korn and Graubard (1998).
     """

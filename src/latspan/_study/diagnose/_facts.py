@@ -39,7 +39,8 @@ _ARRIVALS: Final = 10
 _PARTS: Final = 4
 _LEAST_LOADED: Final = 3
 _SLOWER: Final = 1.3
-"""Ratio of medians from which a group is slow, in all but one quarter of the recording."""
+"""A group is slow if its median is more than this many times the median of the other units. It must
+be slow in at least three of the four quarters of the recording."""
 
 LONGER: Final = 1.5
 """Minimum ratio of the median number of tokens in the tail band to that in the typical band, at
@@ -50,7 +51,8 @@ _ALONE: Final = 0.1
 """Mean number of other units in flight below which a unit was alone."""
 
 _OTHER_CLIENTS: Final = 1.0
-"""Number of running requests, beyond those in flight, that shows that other clients exist."""
+"""If the server's metrics show at least this many more running requests than the recording has in
+flight (median of the difference), other clients use the server."""
 
 _EXPLAINS: Final = 0.6
 """
@@ -131,9 +133,10 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
     calibration, the current time per token is used. The round trip to the server is part of the
     calibrated time.
 
-    Source: ``queue = max(0, wait - (f0 + f1 * prompt tokens))``, where the line is fitted without
-        load. Near saturation, a line that is fitted to waits under load would include the queueing
-        time, so the estimated queue would be too short.
+    Source: ``queue = max(0, wait - (f0 + f1 * uncached prompt tokens))``. The calibration, without
+        load, gives f0 and f1; only if the time per token has risen, f1 comes from the waits of this
+        recording. Near saturation, a line that is fitted to waits under load would include the
+        queueing time, so the estimated queue would be too short.
     """
     wait = table.segment(SegmentName.SERVER_WAIT)
     tokens = _uncached(table)
@@ -205,8 +208,9 @@ class Facts:
         """
         Return the mean of a column in the tail band and in the typical band, for the evidence.
 
-        The times of the bands are means too. A few very long prompts among short ones hardly change
-        a median. A mean is NaN if the band has no value.
+        The times of the bands are means too. A mean is used and not a median, because a few very
+        long prompts among short ones would hardly change a median. A mean is NaN if the band has no
+        value.
         """
         bands = (values[self.attribution.tail], values[self.attribution.typical])
         known = [band[np.isfinite(band)] for band in bands]
@@ -267,7 +271,7 @@ class Facts:
 
     @cached_property
     def in_flight_at_server(self) -> NDArray[np.float64]:
-        """The same, of units of the same server if there are several."""
+        """Mean number of other units in flight at the same server during each unit."""
         result = np.zeros(len(self.table))
         for server in self.servers:
             result[server] = _in_flight(self.table, server)
@@ -369,9 +373,10 @@ class Facts:
         Return whether a group is slow throughout the recording, and also at low load.
 
         The group must be slow in at least three of the four quarters of the recording. It must also
-        be slow at low load: the one third of its units that met the lowest load is compared with
-        the other units that met the same load. A queue delays many requests of one server together,
-        so the exact test alone would find a group in one long queue.
+        be slow at low load: the third of its units that met the lowest load is compared with those
+        units outside the group that met the same load. One long queue delays many requests of one
+        server at the same time. Fisher's exact test alone would then report this server as a slow
+        group, so the group must be slow in several quarters.
         """
         inside, values = self.members(group), self.table.value_ns
 
