@@ -152,8 +152,8 @@ class Operation(ResponseParts):
         self._ending: list[tuple[Outcome, int, str | None]] = []
         self.outcome: Outcome | None = None
         """
-        Outcome as the caller saw it, ``None`` until the end. The recorded outcome may differ, because
-        ``finished_call`` also evaluates the response.
+        Outcome as the caller saw it, ``None`` until the end. The recorded outcome may differ,
+        because ``finished_call`` also evaluates the response.
         """
         self._observation = None if runtime.observe is None else runtime.observe()
         self._loop: LoopWatch | None = None
