@@ -4,6 +4,14 @@ Hooks on the call with which an httpx client passes one request to its transport
 The hooked methods, ``Client._send_single_request`` and its asynchronous counterpart, are private.
 They are the only methods that the client calls once per request on the transport: the public
 ``send`` includes authentication and redirects, which are separate requests.
+
+The client passes a request to its transport, and a :class:`TransportSend` begins. The transport
+passes it to an httpcore pool, once or several times (see ``_pools.py``), and returns or raises,
+which ends the :class:`TransportSend`. A context variable connects the two levels. A copied context
+may outlive the request, so a request that has ended is ignored.
+
+latspan changes one object here: it adds the trace context to the headers of the httpx request, and
+removes it when the transport returns or raises.
 """
 
 from __future__ import annotations
@@ -11,18 +19,200 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from latspan._instrument import (
     Exchange,
+    body_tracker,
+    handle_internal_errors,
     is_excluded,
     log_internal_error,
     sent_request,
 )
-from latspan_httpx._sending import Aside, TransportSend, is_sending
 
-__all__ = ["send", "send_async"]
+__all__ = ["TransportSend", "current_send", "send", "send_async"]
+
+_TRACEPARENT: Final = b"traceparent"
+
+_lent: Final[set[bytes]] = set()
+"""
+Values of ``traceparent`` that latspan has added to requests in flight.
+
+The same request object may be in flight twice at once. The value in its headers may then belong to
+the other send; this set distinguishes it from a value that the caller has set.
+"""
+
+_current: ContextVar[TransportSend | None] = ContextVar("latspan_httpx_sending", default=None)
+
+
+def current_send() -> TransportSend | None:
+    """Return the request in progress in this context, if there is one."""
+    sending = _current.get()
+    # A copy of the context may contain a request that has ended.
+    return None if sending is None or sending.over else sending
+
+
+class _Aside:
+    """
+    An untracked request inside a tracked one.
+
+    While it is in progress, sends are not recorded on the tracked request.
+    """
+
+    __slots__ = ("_token",)
+
+    def __init__(self) -> None:
+        self._token = _current.set(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Record that the transport raised ``error``."""
+        del error
+        self._leave()
+
+    def response_received(self, response: Any) -> None:
+        """Record that the transport returned ``response``."""
+        del response
+        self._leave()
+
+    def _leave(self) -> None:
+        # A coroutine that is not awaited to its end may be closed from another context.
+        with suppress(ValueError):
+            _current.reset(self._token)
+
+
+class TransportSend:
+    """
+    One request in a transport, from construction until it fails or is answered.
+
+    The caller's request object is sent, and changes made by a transport are kept. latspan's trace
+    context is in its headers only while the transport has it: a request that is sent again, or to
+    the target of a redirect, must not contain the identity of this exchange.
+
+    Args:
+        exchange: The exchange that was begun for the request.
+        request: The request object of the client library.
+    """
+
+    __slots__ = ("_active", "_loan", "_request", "_token", "exchange", "over", "sends")
+
+    def __init__(self, exchange: Exchange, request: Any) -> None:
+        self.exchange = exchange
+        """The exchange."""
+        self._request = request
+        self._loan = _LentHeaders(exchange, request.headers)
+        self.sends: list[tuple[Any, Any]] = []
+        """httpcore request of each send, with the extensions that it had before."""
+        self.over = False
+        """Whether the transport has returned or raised."""
+        self._token = _current.set(self)
+        self._active = exchange.active() if exchange.alone else None
+
+    def failed(self, error: BaseException) -> None:
+        """Record that the transport raised ``error``."""
+        with handle_internal_errors("the failure of a request"):
+            self._leave()
+            self.exchange.failed(error)
+
+    def response_received(self, response: Any) -> None:
+        """Record that the transport returned ``response``; its body may still be unread."""
+        try:
+            self._leave()
+            exchange = self.exchange
+            exchange.response_received(
+                response.status_code, response.headers, response, request_body=exchange.sent.body
+            )
+            if exchange.operation.reads is not None and exchange.attempt.error_type is None:
+                # The recorded reads of a stream contain everything about its body, so httpcore's
+                # events are no longer needed.
+                # httpcore looks up the callback again at each step.
+                for sent, extensions in self.sends:
+                    sent.extensions = extensions
+            tracker = body_tracker(response) if exchange.alone else None
+            if tracker is not None and response.is_closed:
+                # A mock or a cache made the response in memory, so its body was complete before
+                # the caller could read it.
+                tracker.ended(tracker.reading())
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            log_internal_error(error, "the response headers")
+
+    def _leave(self) -> None:
+        self.over = True
+        if self._active is not None:
+            self._active.leave()
+        # Written out, because `suppress` costs three function calls per request. A coroutine that
+        # is not awaited to its end may be closed from another context.
+        try:  # noqa: SIM105
+            _current.reset(self._token)
+        except ValueError:
+            pass
+        self._loan.give_back(self._request.headers)
+
+
+class _LentHeaders:
+    """
+    Trace context that was added to the headers of one request.
+
+    Args:
+        exchange: The exchange whose trace context is added.
+        headers: The headers of the request, an httpx ``Headers`` object.
+    """
+
+    __slots__ = ("_entry", "_state", "_state_before")
+
+    def __init__(self, exchange: Exchange, headers: Any) -> None:
+        self._entry: tuple[bytes, bytes, bytes] | None = None
+        self._state: str | None = None
+        self._state_before: str | None = None
+        # Each method of httpx's `Headers` iterates over all headers, to find, to add and to remove
+        # a value. Together these calls took longer than the rest of latspan's work for a request.
+        listed: list[tuple[bytes, bytes, bytes]] | None = getattr(headers, "_list", None)
+        if listed is None:
+            return
+        present: int | None = None
+        for at, each in enumerate(listed):
+            if each[1] == _TRACEPARENT:
+                present = at
+                break
+        if present is not None and listed[present][2] not in _lent:
+            return
+        for name, value in exchange.trace_context():
+            if name != "traceparent":
+                self._state, self._state_before = value, headers.get(name)
+                headers[name] = value
+                continue
+            entry = (_TRACEPARENT, _TRACEPARENT, value.encode("ascii"))
+            if present is None:
+                listed.append(entry)
+            elif listed[present][2] == entry[2]:
+                # A transport has copied the headers of the same call, so the value is there
+                # already.
+                return
+            else:
+                listed[present] = entry
+            _lent.add(entry[2])
+            self._entry = entry
+
+    def give_back(self, headers: Any) -> None:
+        """
+        Remove the trace context, and keep every other change that the transport made.
+
+        Args:
+            headers: The present headers of the request.
+        """
+        if self._entry is None:
+            return
+        _lent.discard(self._entry[2])
+        listed: list[tuple[bytes, bytes, bytes]] | None = getattr(headers, "_list", None)
+        if listed is not None and self._entry in listed:
+            listed.remove(self._entry)
+        if self._state is not None and headers.get("tracestate") == self._state:
+            if self._state_before is None:
+                del headers["tracestate"]
+            else:
+                headers["tracestate"] = self._state_before
 
 
 def send(official: str) -> Callable[..., Any]:
@@ -87,7 +277,7 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
 
 def _begin(
     request: Any, official: str, start_up: Callable[[], None] | None = None
-) -> TransportSend | Aside | None:
+) -> TransportSend | _Aside | None:
     try:
         excluded = is_excluded(lambda: str(request.url), "HTTPX")
         if excluded is None:
@@ -101,7 +291,7 @@ def _begin(
             )
             if exchange is not None:
                 return TransportSend(exchange, request)
-        return Aside() if is_sending() else None
+        return None if current_send() is None else _Aside()
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the start of a request")
         return None

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         track_body,
     )
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
-    from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import (
         has_global_provider,
         is_instrumented,
@@ -64,7 +63,13 @@ if TYPE_CHECKING:
         patch_stream_holder,
         track_stream,
     )
-    from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
+    from latspan._instrument._streams import (
+        StreamTracker,
+        aclosing_of,
+        aiter_tracked,
+        closing_of,
+        iter_tracked,
+    )
     from latspan._instrument._timings import ServerTimingHeader
     from latspan._instrument._urls import is_excluded, port_of, sent_request
     from latspan._instrument._warm import WarmupResult, warm
@@ -161,13 +166,13 @@ _FOR_INTEGRATIONS = {
     "Warmer": "_warmer",
     "WarmupResult": "_warm",
     "Wrapper": "_patching",
-    "aclosing_of": "_close_hooks",
+    "aclosing_of": "_streams",
     "active_operation": "_hooks",
     "aiter_tracked": "_streams",
     "aiter_tracked_body": "_body_iterators",
     "requests_usage": "_hooks",
     "body_tracker": "_bodies",
-    "closing_of": "_close_hooks",
+    "closing_of": "_streams",
     "impersonate": "_patching",
     "inside": "_hooks",
     "is_excluded": "_urls",

@@ -259,11 +259,14 @@ class Exchange:
             return
         operation = self.operation
         self._failure = None
-        attempt = self.attempt = answering(operation.attempts) or self.attempt
+        attempt = self.attempt
+        if len(operation.attempts) > 1:
+            attempt = self.attempt = answering(operation.attempts) or attempt
         if attempt.headers_ns is None and attempt.failed:
             # The transport got the response from elsewhere, after every send had failed.
             attempt = self.attempt = operation.open_attempt(self.sent.method)
-        self.attempt_answered(status)
+        if attempt.end_ns is None:
+            self.attempt_answered(status)
         if attempt.status != status:
             # The caller may receive another status than the transport did.
             self._set_status(attempt, status)
