@@ -16,7 +16,7 @@ an instant that is missing, early or late can shorten a segment but never cause 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -61,10 +61,9 @@ from latspan._timeline._delays import (
 )
 from latspan._timeline._marks import Attempt, Reads, answering
 from latspan._timeline._observation import CallObservation, body_end_ns
-from latspan._timeline._reconcile import NO_EVIDENCE, Observed, Part, Reconciled, reconcile
-from latspan._timeline._segment_builder import SegmentBuilder, Timeline
+from latspan._timeline._reconcile import NO_EVIDENCE, Observed, Reconciled, reconcile
+from latspan._timeline._segment_builder import Cut, SegmentBuilder, Timeline
 from latspan._timeline._stream import (
-    ReadInterval,
     Stream,
     is_buffered,
     read_stream,
@@ -165,26 +164,25 @@ def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | 
         # Without transport marks it is unknown which part of this time was the client library,
         # the connection or the server.
         over_ns = seen.done_ns if seen.returned_ns is None else seen.returned_ns
-        builder.until(over_ns, UNATTRIBUTED, UNKNOWN)
+        builder.lay([(over_ns, UNATTRIBUTED, UNKNOWN)])
         return None
-    if len(seen.attempts) == 1:
-        builder.until(last.start_ns, PREPARE)
-    else:
-        builder.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
-        # Parallel attempts that began later and were not used cost the caller no time.
-        builder.until(last.start_ns, RETRY)
+    cuts: list[Cut] = []
+    if len(seen.attempts) > 1:
+        cuts.append((min(attempt.start_ns for attempt in seen.attempts), PREPARE, MEASURED))
+    # Parallel attempts that began later and were not used cost the caller no time.
+    cuts.append((last.start_ns, RETRY if cuts else PREPARE, MEASURED))
     if last.pool_acquired_ns is None and last.headers_ns is not None:
         # The transport reports no events, so it is unknown how the time inside it was spent.
-        builder.until(last.headers_ns, UNATTRIBUTED, UNKNOWN)
-        return last
-    builder.until(last.pool_acquired_ns, POOL_WAIT)
-    if last.dns_done_ns is None:
-        builder.until(last.connected_ns, CONNECT)
+        cuts.append((last.headers_ns, UNATTRIBUTED, UNKNOWN))
     else:
-        builder.until(last.dns_done_ns, DNS)
-        builder.until(last.connected_ns, TCP)
-    builder.until(last.tls_done_ns, TLS)
-    builder.until(last.sent_ns, SEND)
+        cuts += [
+            (last.pool_acquired_ns, POOL_WAIT, MEASURED),
+            (last.dns_done_ns, DNS, MEASURED),
+            (last.connected_ns, CONNECT if last.dns_done_ns is None else TCP, MEASURED),
+            (last.tls_done_ns, TLS, MEASURED),
+            (last.sent_ns, SEND, MEASURED),
+        ]
+    builder.lay(cuts)
     return last
 
 
@@ -192,7 +190,7 @@ def _failed_before_an_answer(
     builder: SegmentBuilder, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
     """Lay the time of an attempt without a response as the segment in which the attempt ended."""
-    builder.until(attempt.end_ns, str(attempt.phase))
+    builder.lay([(attempt.end_ns, str(attempt.phase), MEASURED)])
     return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)))
 
 
@@ -221,12 +219,9 @@ def _whole_answer(
         trusted=trusted,
     )
     if seen.body_is_the_callers and attempt is not None:
-        builder.until(attempt.headers_ns, SERVER_WAIT)
-        builder.until(end, UNATTRIBUTED, UNKNOWN)
-    for name, source, length_ns in reconciled.first:
-        builder.exactly(length_ns, name, source)
-    for name, source, length_ns in reconciled.parts(end - builder.cursor_ns):
-        builder.exactly(length_ns, name, source)
+        builder.lay([(attempt.headers_ns, SERVER_WAIT, MEASURED), (end, UNATTRIBUTED, UNKNOWN)])
+    builder.lay_parts(reconciled.first)
+    builder.lay_parts(reconciled.parts(end - builder.cursor_ns))
     return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)), reconciled)
 
 
@@ -242,7 +237,8 @@ def _streamed_answer(
     trusted: bool,
 ) -> Timeline:
     """Lay a stream: the wait for its first token, its tokens, its end."""
-    stream = read_stream(reads, builder.clamp(handed_over_ns), hidden)
+    handed_over_ns = builder.clamp(handed_over_ns)
+    stream = read_stream(reads, handed_over_ns, hidden)
     if stream.chunks:
         marks[FIRST_CHUNK] = stream.returns_ns[0]
     if stream.tokens:
@@ -271,47 +267,64 @@ def _streamed_answer(
         buffered = is_buffered(stream, reconciled.decode_ns)
         if buffered:
             stream = with_late_arrivals(stream)
-    # From the last byte sent to the last token, or to the end if none came.
-    for name, source, length_ns in reconciled.first:
-        builder.exactly(length_ns, name, source)
-    _, _, wait_ns, reasoning_ns, decode_ns = stream.intervals
-    wait_ns += builder.clamp(handed_over_ns) - builder.cursor_ns
-    if buffered and not reconciled.covers:
-        # The burst is not the generation, which happened at an unknown time during the wait.
-        wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
-    parts = reconciled.parts(wait_ns, reasoning_ns, decode_ns)
-    _add_interleaved(builder, parts, stream.intervals.pieces)
+    cuts = _cuts_to_last_token(builder, handed_over_ns, stream, reconciled, buffered=buffered)
     tail = STREAM_CLOSE if seen.outcome in NOT_WAITING else SERVER_WAIT
     for end_ns, held in stream.intervals.tail:
-        builder.until(end_ns, CONSUMER if held else tail)
+        name = CONSUMER if held else tail
+        cuts.append((end_ns, name, MEASURED))
     if reads.end is None:
         # Left early: the time up to the close is the caller's, the close itself is
         # `stream_close`.
-        builder.until(
-            seen.done_ns if seen.close_started_ns is None else seen.close_started_ns, CONSUMER
-        )
+        left_ns = seen.done_ns if seen.close_started_ns is None else seen.close_started_ns
+        cuts.append((left_ns, CONSUMER, MEASURED))
+    builder.lay(cuts, keeps_empty=True)
     segments = builder.build(STREAM_CLOSE)
     return _timeline(seen, marks, segments, reconciled, stream=stream, buffered=buffered)
 
 
-def _add_interleaved(
-    builder: SegmentBuilder, parts: Sequence[Part], pieces: Iterable[ReadInterval]
-) -> None:
-    """Lay parts over the intervals of a stream, except those in which the caller held it."""
-    left = list(reversed(parts))
-    for end_ns, held in pieces:
+def _cuts_to_last_token(
+    builder: SegmentBuilder,
+    handed_over_ns: int,
+    stream: Stream,
+    reconciled: Reconciled,
+    *,
+    buffered: bool,
+) -> list[Cut]:
+    """
+    Return the segments from the last byte sent to the last token, or to the end if none came.
+
+    Parts are laid over the intervals of the stream, except those in which the caller held it.
+    """
+    cuts: list[Cut] = []
+    at_ns, done_ns = builder.cursor_ns, builder.done_ns
+    for name, source, length_ns in reconciled.first:
+        at_ns = min(at_ns + length_ns, done_ns)
+        cuts.append((at_ns, name, source))
+    pieces, _, wait_ns, reasoning_ns, decode_ns = stream.intervals
+    wait_ns += max(0, handed_over_ns - at_ns)
+    if buffered and not reconciled.covers:
+        # The burst is not the generation, which happened at an unknown time during the wait.
+        wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
+    left = reconciled.parts(wait_ns, reasoning_ns, decode_ns)
+    left.reverse()
+    for piece_end_ns, held in pieces:
+        end_ns = max(at_ns, min(piece_end_ns, done_ns))
         if held:
-            builder.until(end_ns, CONSUMER)
+            cuts.append((end_ns, CONSUMER, MEASURED))
+            at_ns = end_ns
             continue
-        end = builder.clamp(end_ns)
         while left:
             name, source, length_ns = left.pop()
-            room_ns = end - builder.cursor_ns
+            room_ns = end_ns - at_ns
             if length_ns > room_ns:
-                builder.until(end, name, source)
+                if room_ns:
+                    cuts.append((end_ns, name, source))
+                    at_ns = end_ns
                 left.append((name, source, length_ns - room_ns))
                 break
-            builder.exactly(length_ns, name, source)
+            at_ns += length_ns
+            cuts.append((at_ns, name, source))
+    return cuts
 
 
 def _timeline(
@@ -331,13 +344,15 @@ def _timeline(
         metrics["buffered"] = MetricValue(1)
     gaps: tuple[MetricValue, ...] = ()
     if stream is not None:
-        if stream.chunks:
-            metrics["time_to_first_chunk"] = stream.arrival(0, seen.start_ns)
-        if stream.tokens:
-            metrics["time_to_first_token"] = stream.arrival(stream.tokens[0], seen.start_ns)
-        if stream.first_visible is not None:
-            visible = stream.arrival(stream.first_visible, seen.start_ns)
-            metrics["time_to_first_visible_token"] = visible
+        late = stream.late
+        for name, chunk in (
+            ("time_to_first_chunk", 0 if stream.chunks else None),
+            ("time_to_first_token", stream.tokens[0] if stream.tokens else None),
+            ("time_to_first_visible_token", stream.first_visible),
+        ):
+            if chunk is not None:
+                source = ESTIMATED if late and late[chunk] else MEASURED
+                metrics[name] = MetricValue(stream.returns_ns[chunk] - seen.start_ns, source)
         pace = _pace(seen, stream, reconciled)
         if pace is not None:
             metrics["time_per_output_token"] = pace

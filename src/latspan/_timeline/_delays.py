@@ -46,7 +46,7 @@ from latspan._timeline._marks import (
     answering,
 )
 from latspan._timeline._observation import CallObservation, body_end_ns
-from latspan._timeline._segment_builder import SegmentBuilder
+from latspan._timeline._segment_builder import Part, SegmentBuilder
 
 __all__ = [
     "Cuts",
@@ -311,16 +311,18 @@ class Cuts:
             for delay, removed_ns in zip(self._delays, self._removed, strict=False)
         )
         done_ns = segments[-1].end_ns if segments else 0
-        builder = SegmentBuilder(start_ns, start_ns + done_ns + self._removed[-1])
+        parts: list[Part] = []
         for name, begin_ns, end_ns, source in segments:
             from_ns = begin_ns
             while waiting and waiting[0][0] < end_ns:
                 at_ns, length_ns = waiting.popleft()
                 if at_ns > from_ns:
-                    builder.exactly(at_ns - from_ns, name, source)
+                    parts.append((name, source, at_ns - from_ns))
                     from_ns = at_ns
-                builder.exactly(length_ns, EVENT_LOOP, MEASURED)
-            builder.exactly(end_ns - from_ns, name, source)
+                parts.append((EVENT_LOOP, MEASURED, length_ns))
+            parts.append((name, source, end_ns - from_ns))
+        builder = SegmentBuilder(start_ns, start_ns + done_ns + self._removed[-1])
+        builder.lay_parts(parts)
         # What is left was delayed until the end of the call.
         return builder.build(EVENT_LOOP)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from latspan._segments import ReportedTimings, Source
+from latspan._segments import ReportedTimings
 from latspan._timeline._constants import (
     DECODE,
     ESTIMATED,
@@ -21,15 +21,14 @@ from latspan._timeline._constants import (
     SERVER_REPORTED,
     SERVER_WAIT,
 )
+from latspan._timeline._segment_builder import Part
 from latspan._units import NS_PER_MS
 
-__all__ = ["NO_EVIDENCE", "Observed", "Part", "Reconciled", "fits", "reconcile"]
+__all__ = ["NO_EVIDENCE", "Observed", "Reconciled", "fits", "reconcile"]
 
 _SLACK_NS: Final = 5 * NS_PER_MS
 _SLACK_DIVISOR: Final = 100
 
-Part = tuple[str, Source, int]
-"""A segment's name, its source, and its length in nanoseconds."""
 Stage = tuple[str, int]
 """A segment's name, and its length in nanoseconds as a server reported it."""
 

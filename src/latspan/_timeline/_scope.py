@@ -74,8 +74,7 @@ def scope_timeline(
         for mine, run in groupby(pieces, key=lambda piece: piece.own):
             run_pieces = list(run)
             part = SegmentBuilder(builder.cursor_ns, builder.clamp(run_pieces[-1].end_ns))
-            for piece in run_pieces:
-                part.until(piece.end_ns, str(piece.name), piece.source)
+            part.lay([(piece.end_ns, str(piece.name), piece.source) for piece in run_pieces])
             laid = builder.append(part.build(str(run_pieces[-1].name)))
             if mine:
                 own.extend(laid)

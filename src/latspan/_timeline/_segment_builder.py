@@ -10,7 +10,13 @@ from latspan._metrics import MetricValue
 from latspan._segments import Mark, Segment, Source
 from latspan._timeline._constants import MEASURED, new_tuple
 
-__all__ = ["SegmentBuilder", "Timeline"]
+__all__ = ["Cut", "Part", "SegmentBuilder", "Timeline"]
+
+Cut = tuple[int | None, str, Source]
+"""End of a segment, monotonic nanoseconds, ``None`` if unknown; its name; its source."""
+
+Part = tuple[str, Source, int]
+"""A segment's name, its source, and its length in nanoseconds."""
 
 
 class Timeline(NamedTuple):
@@ -55,15 +61,16 @@ class SegmentBuilder:
 
     Attributes:
         cursor_ns: The instant up to which segments are laid.
+        done_ns: The instant at which the last one ends, at least ``start_ns``.
     """
 
     # A segment begins where the previous one ends, so only its end, since the start, is stored
     # until all segments are laid.
-    __slots__ = ("_done", "_ends", "_names", "_sources", "_start", "cursor_ns")
+    __slots__ = ("_ends", "_names", "_sources", "_start", "cursor_ns", "done_ns")
 
     def __init__(self, start_ns: int, done_ns: int) -> None:
         self._start = start_ns
-        self._done = max(start_ns, done_ns)
+        self.done_ns = max(start_ns, done_ns)
         self.cursor_ns = start_ns
         self._names: list[str] = []
         self._sources: list[Source] = []
@@ -71,48 +78,43 @@ class SegmentBuilder:
 
     def clamp(self, instant_ns: int) -> int:
         """Return ``instant_ns`` clamped to the time that is left."""
-        if instant_ns <= self.cursor_ns:
-            return self.cursor_ns
-        # Not `min`, here and below: the call would take half of the time, and this runs often.
-        return instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
+        return max(self.cursor_ns, min(instant_ns, self.done_ns))
 
-    def until(
-        self,
-        instant_ns: int | None,
-        name: str,
-        source: Source = MEASURED,
-        *,
-        keeps_empty: bool = False,
-    ) -> None:
+    def lay(self, cuts: Iterable[Cut], *, keeps_empty: bool = False) -> None:
         """
-        Lay ``name`` up to ``instant_ns``; nothing if that is unknown or has already passed.
+        Lay segments one after another; none up to an instant that is unknown or has passed.
 
         Args:
-            instant_ns: Monotonic instant; ``None`` if it is unknown.
-            name: Name of the segment.
-            source: Source of its length.
-            keeps_empty: Whether a segment without length is laid too.
+            cuts: End, name and source of each segment.
+            keeps_empty: Whether a segment without length is laid too if it was not measured: a
+                reported length of zero is information.
         """
-        if instant_ns is None:
-            return
-        end = instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
-        if end <= self.cursor_ns:
-            if not keeps_empty:
-                return
-            end = self.cursor_ns
-        self.cursor_ns = end
         names, sources, ends = self._names, self._sources, self._ends
-        if names and names[-1] == name and sources[-1] is source:
-            ends[-1] = end - self._start
-        else:
-            names.append(name)
-            sources.append(source)
-            ends.append(end - self._start)
+        start, done, cursor = self._start, self.done_ns, self.cursor_ns
+        for instant_ns, name, source in cuts:
+            if instant_ns is None:
+                continue
+            if instant_ns > cursor < done:
+                # Not `min`: the call would take half of the time, and this runs often.
+                cursor = instant_ns if instant_ns < done else done  # noqa: FURB136
+            elif not keeps_empty or source is MEASURED:
+                continue
+            if names and names[-1] == name and sources[-1] is source:
+                ends[-1] = cursor - start
+            else:
+                names.append(name)
+                sources.append(source)
+                ends.append(cursor - start)
+        self.cursor_ns = cursor
 
-    def exactly(self, length_ns: int, name: str, source: Source) -> None:
-        """Lay ``length_ns`` of ``name``; a reported length of zero is kept as information."""
-        keeps_empty = source is not MEASURED
-        self.until(self.cursor_ns + length_ns, name, source, keeps_empty=keeps_empty)
+    def lay_parts(self, parts: Iterable[Part]) -> None:
+        """Lay segments of the given lengths; a reported length of zero is kept as information."""
+        end_ns = self.cursor_ns
+        cuts: list[Cut] = []
+        for name, source, length_ns in parts:
+            end_ns += length_ns
+            cuts.append((end_ns, name, source))
+        self.lay(cuts, keeps_empty=True)
 
     def append(self, laid: Iterable[Segment]) -> list[Segment]:
         """
@@ -137,7 +139,7 @@ class SegmentBuilder:
         """
         Lay ``name`` up to the end and return all segments, without empty repetitions of a name.
         """
-        self.until(self._done, name, source)
+        self.lay(((self.done_ns, name, source),))
         edges = [0, *self._ends]
         # Not `map(Segment, …)`: the constructor of a named tuple is a function written in Python.
         fields = zip(self._names, edges, self._ends, self._sources, strict=False)

@@ -118,11 +118,6 @@ class Stream(NamedTuple):
         late = self.late
         return ESTIMATED if late and any(late[chunk] for chunk in chunks) else MEASURED
 
-    def arrival(self, chunk: int, since_ns: int) -> MetricValue:
-        """Return the time from ``since_ns`` to the arrival of a chunk, with its source."""
-        source = ESTIMATED if self.late and self.late[chunk] else MEASURED
-        return MetricValue(self.returns_ns[chunk] - since_ns, source)
-
     def gaps(self) -> tuple[MetricValue, ...]:
         """Return the gaps between the arrivals of token-bearing chunks, each with its source."""
         if not self.late:
