@@ -7,10 +7,10 @@ call has and how certain each of them is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from operator import sub
+from itertools import pairwise, repeat
+from operator import mul, sub
 from typing import Final, NamedTuple
 
 from latspan import semconv
@@ -36,7 +36,6 @@ __all__ = [
     "buffer_needed",
     "fluidity",
     "metric_named",
-    "stall_ratio",
     "stalls",
     "time_per_output_token",
     "tokens_before",
@@ -398,33 +397,29 @@ def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:
 
 
 def stalls(
-    gaps_ns: Iterable[int], limit_ns: int = DEFAULT_EXPECTATIONS.stall_ns
-) -> tuple[int, int]:
+    gaps_ns: Collection[int], limit_ns: int = DEFAULT_EXPECTATIONS.stall_ns
+) -> tuple[int, int, int | None]:
     """
-    Return how many gaps exceed ``limit_ns``, and by how many nanoseconds in total.
+    Return how many gaps exceed ``limit_ns``, by how much in total, and the stall ratio.
 
     Args:
         gaps_ns: Chunk gaps in nanoseconds.
         limit_ns: Longest gap that does not count as a stall.
-    """
-    excesses = [gap - limit_ns for gap in gaps_ns if gap > limit_ns]
-    return len(excesses), sum(excesses)
-
-
-def stall_ratio(stall_ns: int, generation_ns: int) -> int | None:
-    """
-    Return the fraction of the generation that was spent past the stall limit, in billionths.
-
-    Args:
-        stall_ns: Total time by which the stalls exceeded the limit.
-        generation_ns: Time from the first token to the last.
 
     Returns:
-        In [0, 1,000,000,000); ``None`` if no time passed.
+        The number of stalls, their time past the limit in nanoseconds, and the fraction that this
+        is of all gaps, the time from the first token to the last: in [0, 1,000,000,000) billionths,
+        ``None`` if no time passed.
     """
-    if generation_ns <= 0:
-        return None
-    return round(stall_ns * BILLIONTHS / generation_ns)
+    count = excess_ns = 0
+    if max(gaps_ns, default=0) > limit_ns:
+        for gap_ns in gaps_ns:
+            if gap_ns > limit_ns:
+                count += 1
+                excess_ns += gap_ns - limit_ns
+    generation_ns = sum(gaps_ns)
+    ratio = round(excess_ns * BILLIONTHS / generation_ns) if generation_ns > 0 else None
+    return count, excess_ns, ratio
 
 
 def tokens_before(chunks: int, tokens: int) -> Sequence[int]:
@@ -468,7 +463,8 @@ def fluidity(
     Source: arXiv 2507.09019 (Etalon; Metron in arXiv 2407.07000), algorithm 1, restated with
     deadlines instead of slack.
     """
-    behind = _behind(arrivals_ns, before, token_ns)
+    # The arrival of each chunk minus the time that the tokens before it take at a steady pace.
+    behind = list(map(sub, arrivals_ns, map(mul, before, repeat(token_ns))))
     if max(behind) <= due_ns:
         return BILLIONTHS
     late = missed = 0
@@ -494,13 +490,5 @@ def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_
     Returns:
         Nanoseconds, at least 0.
     """
-    behind = _behind(arrivals_ns, before, reading_ns)
+    behind = list(map(sub, arrivals_ns, map(mul, before, repeat(reading_ns))))
     return max(behind) - behind[0]
-
-
-def _behind(arrivals_ns: Iterable[int], before: Sequence[int], token_ns: int) -> list[int]:
-    """
-    Return, per chunk, its arrival minus the time that the tokens before it take at a steady pace.
-    """
-    allowed_ns = [count * token_ns for count in before]
-    return list(map(sub, arrivals_ns, allowed_ns))

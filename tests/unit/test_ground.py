@@ -125,7 +125,7 @@ def test_time_per_output_token_divides_by_the_tokens_after_the_first() -> None:
 
 def test_a_stall_is_longer_than_the_limit() -> None:
     """Counted, with the excess in all."""
-    assert stalls([100, 500, 501, 900], 500) == (2, 401)
+    assert stalls([100, 500, 501, 900], 500)[:2] == (2, 401)
 
 
 def test_a_sum_of_segments_claims_no_more_than_its_weakest_part() -> None:

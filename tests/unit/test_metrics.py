@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._metrics import buffer_needed, fluidity, metric_named, stall_ratio, tokens_before
+from latspan._metrics import buffer_needed, fluidity, metric_named, stalls, tokens_before
 from latspan._units import BILLIONTHS
 from latspan.errors import UnknownNameError
 
@@ -106,14 +106,19 @@ def test_as_many_tokens_as_chunks_are_one_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stall_ns", "generation_ns", "ratio"),
-    [(0, 10, 0), (1, 3, 333_333_333), (2, 3, 666_666_667), (0, 0, None)],
+    ("gaps_ns", "limit_ns", "expected"),
+    [
+        ([4, 6], 6, (0, 0, 0)),
+        ([3], 2, (1, 1, 333_333_333)),
+        ([0, 3, 3], 1, (2, 4, 666_666_667)),
+        ([0], 1, (0, 0, None)),
+    ],
 )
 def test_the_stall_ratio_is_of_the_generation(
-    stall_ns: int, generation_ns: int, ratio: int | None
+    gaps_ns: list[int], limit_ns: int, expected: tuple[int, int, int | None]
 ) -> None:
     """Undefined where no time passed, rounded to the nearest billionth."""
-    assert stall_ratio(stall_ns, generation_ns) == ratio
+    assert stalls(gaps_ns, limit_ns) == expected
 
 
 def test_a_segment_is_no_metric() -> None:

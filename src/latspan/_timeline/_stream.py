@@ -18,7 +18,6 @@ from latspan._metrics import (
     MetricValue,
     buffer_needed,
     fluidity,
-    stall_ratio,
     stalls,
     tokens_before,
 )
@@ -242,11 +241,10 @@ def smoothness_metrics(
     metrics: dict[str, MetricValue] = {}
     gaps_ns = stream.gaps_ns
     if gaps_ns:
-        count, excess_ns = stalls(gaps_ns, expected.stall_ns)
+        count, excess_ns, ratio = stalls(gaps_ns, expected.stall_ns)
         metrics["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
         metrics["stall_count"] = MetricValue(count, source)
         metrics["stall_duration"] = MetricValue(excess_ns, source)
-        ratio = stall_ratio(excess_ns, arrivals_ns[-1] - arrivals_ns[0])
         if ratio is not None:
             metrics["stall_ratio"] = MetricValue(ratio, source)
     if tokens is not None and tokens > 0:

@@ -8,7 +8,7 @@ from itertools import accumulate
 import pytest
 
 from latspan import Kind, Snapshot, Source, TokenSource
-from latspan._metrics import buffer_needed, fluidity, stall_ratio, tokens_before
+from latspan._metrics import buffer_needed, fluidity, stalls, tokens_before
 from latspan._recording import Recorder
 from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
@@ -42,13 +42,12 @@ def make_call(
         metrics["time_to_first_token"] = first
         metrics["time_to_first_visible_token"] = first
     if gaps:
-        stalls = [gap.value - 500 * NS_PER_MS for gap in gaps if gap.value > 500 * NS_PER_MS]
+        count, excess_ns, ratio = stalls([gap.value for gap in gaps], 500 * NS_PER_MS)
         metrics["time_per_output_token"] = MetricValue(sum(g.value for g in gaps) // len(gaps))
         metrics["chunk_gap_max"] = MetricValue(max(gap.value for gap in gaps))
-        metrics["stall_count"] = MetricValue(len(stalls))
-        metrics["stall_duration"] = MetricValue(sum(stalls))
+        metrics["stall_count"] = MetricValue(count)
+        metrics["stall_duration"] = MetricValue(excess_ns)
         arrivals_ns = [0, *accumulate(gap.value for gap in gaps)]
-        ratio = stall_ratio(sum(stalls), arrivals_ns[-1])
         assert ratio is not None
         metrics["stall_ratio"] = MetricValue(ratio)
         if tokens is not None:
