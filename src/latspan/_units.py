@@ -8,12 +8,14 @@ and ratios.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 from latspan.errors import UnknownNameError
 
 __all__ = [
     "BILLIONTHS",
+    "NS_PER",
     "NS_PER_MS",
     "NS_PER_S",
     "MetricUnit",
@@ -36,12 +38,13 @@ TimeUnit = Literal["ns", "us", "ms", "s"]
 MetricUnit = Literal["s", "1", "ratio"]
 """Time, stored as nanoseconds; count, stored unchanged; ratio, stored as billionths."""
 
-_NS_PER: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "ms": NS_PER_MS, "s": NS_PER_S}
+NS_PER: Final[Mapping[str, int]] = {"ns": 1, "us": 1_000, "ms": NS_PER_MS, "s": NS_PER_S}
+"""Nanoseconds per :data:`TimeUnit`."""
 
 
 def _ns_per(unit: str) -> int:
     try:
-        return _NS_PER[unit]
+        return NS_PER[unit]
     except KeyError:
         known = ", ".join(get_args(TimeUnit))
         raise UnknownNameError(
@@ -99,6 +102,4 @@ def from_unit(value: float, unit: TimeUnit) -> int:
     Raises:
         UnknownNameError: ``unit`` is not one of ``ns``, ``us``, ``ms``, ``s``.
     """
-    # As `_ns_per`, written out because this runs for each time that a server reports.
-    factor = _NS_PER.get(unit)
-    return round(value * (_ns_per(unit) if factor is None else factor))
+    return round(value * _ns_per(unit))

@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from latspan._units import TimeUnit, from_unit
+from latspan._units import NS_PER, TimeUnit
 from latspan._wire import ResponseMetadata, as_number, get_path
 
-__all__ = ["in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
+__all__ = ["each_ns", "in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
 
 _IMPOSSIBLE_NS: Final = -1
 """Value for an impossible duration; the check against the client's own times rejects it."""
+_LARGE: Final = 2**53
+"""Limit up to which a float represents every integer."""
 _LONGEST: Final = 32
 """Maximum length of a field's name, in characters."""
 _MOST: Final = 32
@@ -38,21 +40,34 @@ def number(value: object) -> float | None:
 
 def ns(value: object, unit: TimeUnit) -> int | None:
     """Return a duration in nanoseconds; negative if impossible, ``None`` if not a number."""
-    numeric = value if isinstance(value, float) else number(value)
-    if numeric is None:
-        return None
-    try:
-        return from_unit(numeric, unit)
-    except (OverflowError, ValueError):
-        return _IMPOSSIBLE_NS
+    (duration_ns,) = each_ns(unit, value)
+    return duration_ns
+
+
+def each_ns(unit: TimeUnit, *values: object) -> list[int | None]:
+    """Return durations in nanoseconds, each as :func:`ns` does."""
+    factor = NS_PER[unit]
+    durations: list[int | None] = []
+    for value in values:
+        numeric = value if isinstance(value, float) else number(value)
+        try:
+            durations.append(None if numeric is None else round(numeric * factor))
+        except (OverflowError, ValueError):
+            durations.append(_IMPOSSIBLE_NS)
+    return durations
 
 
 def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
     """Return the fields that hold finite numbers; at most 32, more than real servers send."""
     found: dict[str, float] = {}
     for name, value in fields.items():
-        # Nearly all values are floats, and a function call per value takes most of the time.
-        numeric = value if value.__class__ is float else number(value)
+        # Nearly all values are numbers, and a function call per value takes most of the time.
+        if value.__class__ is float:
+            numeric = value
+        elif value.__class__ is int and -_LARGE < value < _LARGE:
+            numeric = float(value)
+        else:
+            numeric = number(value)
         if numeric is not None and math.isfinite(numeric) and len(name) <= _LONGEST:
             found[name] = numeric
             if len(found) == _MOST:
@@ -62,10 +77,11 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
 
 def in_body(response: ResponseMetadata, *path: str) -> Mapping[str, Any] | None:
     """Return the last mapping at ``path`` in the bodies of a response."""
-    first = path[0]
+    first, *inner = path
     for body in reversed(response.bodies):
-        # Most responses have one source or none, but several adapters may try each response.
-        value = get_path(body, *path) if first in body else None
+        value = body.get(first)
+        if inner and value is not None:
+            value = get_path(value, *inner)
         # `isinstance` with an abstract class takes ten times as long.
         if isinstance(value, dict) or (value is not None and isinstance(value, Mapping)):
             return cast("Mapping[str, Any]", value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from latspan._evidence._numbers import in_body, ns, number, numbers_in
+from latspan._evidence._numbers import each_ns, in_body, numbers_in
 from latspan._segments import ReportedTimings
 from latspan._wire import ResponseMetadata
 
@@ -27,13 +27,16 @@ MARKERS: Final = frozenset({"time_info"})
 def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Cerebras, or ``None`` if the response does not have all of them."""
     times = in_body(response, "time_info")
-    if times is None or any(number(times.get(name)) is None for name in _TIMES):
+    if times is None:
+        return None
+    queue_ns, prefill_ns, decode_ns, total_ns = each_ns("s", *map(times.get, _TIMES))
+    if None in (queue_ns, prefill_ns, decode_ns, total_ns):
         return None
     return ReportedTimings(
         system="cerebras",
-        queue_ns=ns(times["queue_time"], "s"),
-        prefill_ns=ns(times["prompt_time"], "s"),
-        decode_ns=ns(times["completion_time"], "s"),
-        total_ns=ns(times["total_time"], "s"),
+        queue_ns=queue_ns,
+        prefill_ns=prefill_ns,
+        decode_ns=decode_ns,
+        total_ns=total_ns,
         raw=numbers_in({name: times[name] for name in _TIMES}),
     )

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from latspan._evidence._numbers import in_body, ns, number, numbers_in
+from latspan._evidence._numbers import each_ns, in_body, number, numbers_in
 from latspan._segments import ReportedTimings
 from latspan._wire import ResponseMetadata
 
 __all__ = ["MARKERS", "read"]
 
-_COUNTS: Final = ("prompt_n", "predicted_n")
+_COUNTS: Final = frozenset({"prompt_n", "predicted_n"})
 
 MARKERS: Final = frozenset({"timings"})
 """Body fields and headers; a response with llama.cpp's timings has at least one of them."""
@@ -32,14 +32,17 @@ def read(response: ResponseMetadata) -> ReportedTimings | None:
     timings = in_body(response, "timings")
     if timings is None:
         return None
-    prefill_ns = ns(timings.get("prompt_ms"), "ms")
-    decode_ns = ns(timings.get("predicted_ms"), "ms")
-    if prefill_ns is None or decode_ns is None or None in map(number, map(timings.get, _COUNTS)):
+    prefill_ns, decode_ns = each_ns("ms", timings.get("prompt_ms"), timings.get("predicted_ms"))
+    if prefill_ns is None or decode_ns is None:
+        return None
+    raw = numbers_in(timings)
+    # A count that is infinite, or behind too many fields, is a number that was not kept.
+    if not raw.keys() >= _COUNTS and None in map(number, map(timings.get, _COUNTS)):
         return None
     return ReportedTimings(
         system="llama_cpp",
         prefill_ns=prefill_ns,
         decode_ns=decode_ns,
         queue_until_headers=response.streamed,
-        raw=numbers_in(timings),
+        raw=raw,
     )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from latspan._evidence._numbers import in_body, ns, number, numbers_in
+from latspan._evidence._numbers import each_ns, in_body, numbers_in
 from latspan._segments import ReportedTimings
 from latspan._wire import ResponseMetadata
 
@@ -36,14 +36,15 @@ def read(response: ResponseMetadata) -> ReportedTimings | None:
     metrics = in_body(response, "metrics")
     if metrics is None:
         return None
-    prefill, decode = metrics.get("time_to_first_token_ms"), metrics.get("generation_time_ms")
-    if number(prefill) is None or number(decode) is None:
+    times = ("queue_time_ms", "time_to_first_token_ms", "generation_time_ms")
+    queue_ns, prefill_ns, decode_ns = each_ns("ms", *map(metrics.get, times))
+    if prefill_ns is None or decode_ns is None:
         return None
     return ReportedTimings(
         system="vllm",
-        queue_ns=ns(metrics.get("queue_time_ms"), "ms"),
-        prefill_ns=ns(prefill, "ms"),
-        decode_ns=ns(decode, "ms"),
+        queue_ns=queue_ns,
+        prefill_ns=prefill_ns,
+        decode_ns=decode_ns,
         decode_to_last_token=True,
         has_unreported_front=True,
         raw=numbers_in(metrics),
