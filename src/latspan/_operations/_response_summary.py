@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from latspan import _runtime
@@ -80,10 +80,7 @@ def summarize_response(
     try:
         for response in answers:
             if isinstance(response, bytes):
-                events = events_in(response)
-                # The same events that are kept of a stream that is read event by event.
-                kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
-                parts += map(api_format.to_mapping, kept)
+                parts += map(api_format.to_mapping, _kept_events(response))
             else:
                 # A mapping copied from an object of the client library is already a body.
                 parts.append(response)
@@ -92,7 +89,8 @@ def summarize_response(
         parts.clear()
     bodies = tuple(parts)
     readings: tuple[tuple[str, Callable[[tuple[Body, ...]], Any]], ...] = (
-        ("ended", api_format.is_finished),
+        # As `is_finished`, which calls the same function if there is one.
+        ("ended", api_format.is_complete or api_format.is_finished),
         ("error_type", error_in),
         ("attributes", api_format.attributes),
         ("finish_reasons", api_format.finish_reasons),
@@ -115,21 +113,21 @@ def summarize_response(
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, _READING)
     try:
-        fields["reported"] = _reported(bodies, headers, streamed=streamed)
+        # The loader thread imports the sources; they are not needed before a response has ended.
+        from latspan import _evidence
+
+        lowered: dict[str, str] = {}
+        for name, value in headers.items():
+            # Some mappings hold a header that was sent twice as two items.
+            key = name.lower()
+            lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
+        fields["reported"] = _evidence.read(ResponseMetadata(streamed, bodies, lowered))
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, _READING)
     return ResponseSummary(**fields)
 
 
-def _reported(
-    bodies: tuple[Body, ...], headers: Mapping[str, str], *, streamed: bool
-) -> tuple[ReportedTimings, ...]:
-    # The loader thread imports the sources; they are not needed before a response has ended.
-    from latspan import _evidence
-
-    lowered: dict[str, str] = {}
-    for name, value in headers.items():
-        # Some mappings hold a header that was sent twice as two items.
-        key = name.lower()
-        lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
-    return _evidence.read(ResponseMetadata(streamed, bodies, lowered))
+def _kept_events(response: bytes) -> Sequence[bytes]:
+    """Return the same events of a stream that are kept if it is read event by event."""
+    events = events_in(response)
+    return events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])

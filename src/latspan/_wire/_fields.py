@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from latspan._wire._body import Body, to_plain
-from latspan._wire._content import listed, read
+from latspan._wire._content import read
 
 __all__ = [
     "choices_in",
@@ -19,6 +19,7 @@ __all__ = [
     "either",
     "finished",
     "given",
+    "listed_choices",
     "plain_or_object",
     "sequence",
 ]
@@ -80,12 +81,26 @@ def choices_requested(request: Mapping[str, Any]) -> int:
     return each * max(1, sum(not isinstance(prompt, int) for prompt in several))
 
 
+def listed_choices(bodies: Iterable[Body]) -> list[dict[str, Any]]:
+    """Return the choices in ``bodies``, in order; what is not a mapping is left out."""
+    choices: list[dict[str, Any]] = []
+    for body in bodies:
+        listed: Any = body.get("choices")
+        if listed and isinstance(listed, list):
+            found = cast("list[dict[str, Any]]", listed)
+            # Nearly always true, and a comprehension is a further function for each body.
+            if {*map(type, found)} == {dict}:
+                choices += found
+            else:
+                choices += [each for each in found if isinstance(each, dict)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    return choices
+
+
 def choices_in(bodies: Iterable[Body]) -> int:
     """Return the minimum number of choices implied by the indices in ``bodies``; 1 if none."""
     most = 0
-    for body in bodies:
-        for choice in listed(body, "choices"):
-            index = choice.get("index")
-            if isinstance(index, int) and index > most:
-                most = index
+    for choice in listed_choices(bodies):
+        index = choice.get("index")
+        if isinstance(index, int) and index > most:
+            most = index
     return most + 1

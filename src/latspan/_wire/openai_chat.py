@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
 from latspan._wire._body import IDENTITY, Body, fields_without, named_in, to_plain
-from latspan._wire._content import listed, read, thinking_in
-from latspan._wire._fields import choices_requested
+from latspan._wire._content import read, thinking_in
+from latspan._wire._fields import choices_requested, listed_choices
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan._wire._usage import Usage, get_path, mapping
 
@@ -172,14 +173,13 @@ def _kind_of_event(event: bytes) -> int:
 def finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
     """Return the finish reasons in ``bodies`` by choice, ``None`` for a choice without one."""
     reasons: dict[int, str | None] = {}
-    for body in bodies:
-        for choice in listed(body, "choices"):
-            index, reason = choice.get("index"), choice.get("finish_reason")
-            if not isinstance(index, int):
-                index = 0
-            # Some servers send an empty reason with each chunk, and a choice may occur again after
-            # its last text, in a chunk with other fields. Neither must erase an earlier reason.
-            reasons[index] = str(reason) if reason else reasons.get(index)
+    for choice in listed_choices(bodies):
+        index, reason = choice.get("index"), choice.get("finish_reason")
+        if not isinstance(index, int):
+            index = 0
+        # Some servers send an empty reason with each chunk, and a choice may occur again after
+        # its last text, in a chunk with other fields. Neither must erase an earlier reason.
+        reasons[index] = str(reason) if reason else reasons.get(index)
     return reasons
 
 
@@ -190,17 +190,19 @@ _NAMED: Final = {
 }
 
 
-def attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
-    """Return the span attributes that ``bodies`` contain, except the finish reasons."""
-    return named_in(bodies, _NAMED)
+attributes: Final = partial(named_in, names=_NAMED)
+"""Returns the span attributes that bodies contain, except the finish reasons."""
 
 
 def usage(bodies: Iterable[Body]) -> Usage | None:
     """Return the last ``usage`` object in ``bodies``: counts are cumulative, so it is the total."""
     found: Body | None = None
     for body in bodies:
-        # Groq adds a field of its own to the last chunk of a stream.
-        found = body.get("usage") or get_path(body, "x_groq", "usage") or found
+        counted = body.get("usage")
+        if not counted and "x_groq" in body:
+            # Groq adds a field of its own to the last chunk of a stream.
+            counted = get_path(body, "x_groq", "usage")
+        found = counted or found
     if found is None:
         return None
     counts = mapping(found)
