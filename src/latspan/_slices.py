@@ -120,9 +120,12 @@ class Slices:
         now_ns: Monotonic clock, in nanoseconds.
         pause: Function that gives the interpreter's lock up for at least the given seconds.
         turn: Turn that the thread shares with others, whose slices have the same clock.
+
+    Attributes:
+        begun_ns: Beginning of the last slice: long ago if the thread no longer computes.
     """
 
-    __slots__ = ("_begun_ns", "_hurries", "_now_ns", "_pause", "_slice_ns", "_turn")
+    __slots__ = ("_hurries", "_now_ns", "_pause", "_slice_ns", "_turn", "begun_ns")
 
     def __init__(
         self,
@@ -136,38 +139,32 @@ class Slices:
         self._slice_ns = slice_ns
         self._now_ns = now_ns
         self._pause = pause
-        self._begun_ns = now_ns()
+        self.begun_ns = now_ns()
         self._hurries = False
 
     @contextmanager
     def here(self) -> Generator[None]:
         """Divide the work that this thread does inside the block."""
         outer, _here.slices = _here.slices, self
-        self._begun_ns = self._now_ns()
+        self.begun_ns = self._now_ns()
         try:
             yield
         finally:
             _here.slices = outer
 
     def step(self) -> None:
-        """Pause if the slice is used up, and begin the next one."""
-        if self._now_ns() - self._begun_ns >= self._slice_ns and not self._hurries:
+        """Pause if the slice is used up, wait for the turn, and begin the next slice."""
+        if self._now_ns() - self.begun_ns >= self._slice_ns and not self._hurries:
             self._pause(PAUSE_S)
-            self._wait_for_turn()
-            self._begun_ns = self._now_ns()
-
-    def _wait_for_turn(self) -> None:
-        for _ in range(_WAITS):
-            holder = self._turn.holder
-            if holder is None or holder is self or holder.has_stopped or self._hurries:
-                break
-            self._pause(_WAIT_S)
-        self._turn.holder = self
-
-    @property
-    def has_stopped(self) -> bool:
-        """Whether the thread no longer computes: it began its last slice long ago."""
-        return self._now_ns() - self._begun_ns >= _STOPPED_NS
+            for _ in range(_WAITS):
+                holder = self._turn.holder
+                if holder is None or holder is self or self._hurries:
+                    break
+                if self._now_ns() - holder.begun_ns >= _STOPPED_NS:
+                    break
+                self._pause(_WAIT_S)
+            self._turn.holder = self
+            self.begun_ns = self._now_ns()
 
     def hurry(self) -> None:
         """Stop pausing, because another thread waits for the end of the work; on any thread."""
