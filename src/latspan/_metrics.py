@@ -427,14 +427,12 @@ def tokens_before(chunks: int, tokens: int) -> Sequence[int]:
     Return how many whole tokens came before each chunk, and as last element the total.
 
     The server does not report which tokens are in which chunk, so they are spread evenly. If there
-    are as many tokens as chunks, each chunk has one, and the result is exact.
+    are as many tokens as chunks, each chunk has one: that is ``range(tokens + 1)``, and exact.
 
     Args:
         chunks: Token-bearing chunks of a stream, at least 1.
         tokens: Number of tokens in all of them together, at least 1.
     """
-    if chunks == tokens:
-        return range(tokens + 1)
     return [at * tokens // chunks for at in range(chunks + 1)]
 
 

@@ -15,6 +15,9 @@ __all__ = ["LONGEST_NAME", "text_of", "texts_of"]
 LONGEST_NAME: Final = 256
 """Maximum length of a name, in characters: of a span, model, route, stage or attribute."""
 
+_SHORT_BITS: Final = 64
+"""Size of an integer that is text without further checks, for example of a port."""
+
 
 def text_of(value: object, longest: int = LONGEST_NAME) -> str:
     """
@@ -29,6 +32,8 @@ def text_of(value: object, longest: int = LONGEST_NAME) -> str:
     """
     if type(value) is str and len(value) <= longest and value.isascii():
         return value
+    if type(value) is int and value.bit_length() <= _SHORT_BITS:
+        return str(value)[:longest]
     return _as_text(value, longest).encode("utf-8", "replace").decode()
 
 

@@ -164,55 +164,30 @@ class PrivateSink:
             attributes,
         )
 
-    def end(
-        self,
-        name: str,
-        *,
-        span_context: SpanContext,
-        parent: SpanContext | None,
-        kind: SpanKind,
-        start_epoch_ns: int,
-        attributes: Mapping[str, AttributeValue],
-        finished: FinishedSpan,
-        written: Written | None,
-    ) -> None:
-        """Pass on a finished span, its children before it."""
-        kept, kept_bytes = measured(attributes)
-        own = ChildSpan(
-            name,
-            start_epoch_ns,
-            finished.end_epoch_ns,
-            kept,
-            kind,
-            finished.failed,
-            SPAN_BYTES + size_of_text(name) + kept_bytes,
-        )
-        spans = self._spans([*finished.children, own], span_context, own, parent)
-        if written is not None:
-            spans[-1].add(written.events, written.links, written.status, written.attributes.dropped)
-        self._take(spans)
-
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Pass on finished children of the span that is current in ``parent``."""
         parent_span = trace.get_current_span(parent).get_span_context()
         if parent_span.trace_flags.sampled:
-            self._take(self._spans(children, parent_span))
+            self.pass_on(children, parent_span)
 
-    def _spans(
+    def pass_on(
         self,
         ended: Iterable[ChildSpan],
         span_context: SpanContext,
         own: ChildSpan | None = None,
+        *,
         parent: SpanContext | None = None,
-    ) -> list[MeasuredSpan]:
+        written: Written | None = None,
+    ) -> None:
         """
-        Return finished spans as SDK spans.
+        Pass on finished spans as SDK spans.
 
         Args:
-            ended: Children of one span; also that span itself, if it has ended too.
+            ended: Children of one span; also that span itself, as the last, if it has ended too.
             span_context: Identity of that span.
             own: That span, if it is one of ``ended``.
             parent: Identity of its parent.
+            written: What the application wrote to it.
         """
         resource, limits, within = self._resource, self._limits, self._within
         new_id = self._ids.generate_span_id
@@ -241,7 +216,9 @@ class PrivateSink:
                 most_bytes = size_of_parts(name, kept)
             span.most_bytes = state_bytes + most_bytes
             spans.append(span)
-        return spans
+        if written is not None:
+            spans[-1].add(written.events, written.links, written.status, written.attributes.dropped)
+        self._take(spans)
 
 
 class _PrivateSpan:
@@ -306,20 +283,31 @@ class _PrivateSpan:
             return
         recording.is_over = True
         written = recording.written
-        name = self._name if written is None or written.name is None else written.name
+        name = finished.name
+        if name is None:
+            name = self._name if written is None or written.name is None else written.name
         attributes = (
             {**self._attributes, **finished.attributes}
             if written is None
             else written.added_to(self._attributes, finished.attributes)
         )
-        self._sink.end(
-            name if finished.name is None else finished.name,
-            span_context=self.span_context,
+        kept, kept_bytes = measured(attributes)
+        name_bytes = len(name) if name.isascii() else size_of_text(name)
+        own = ChildSpan(
+            name,
+            self._start_epoch_ns,
+            finished.end_epoch_ns,
+            kept,
+            self._kind,
+            finished.failed,
+            SPAN_BYTES + name_bytes + kept_bytes,
+        )
+        # The children are passed on before it.
+        self._sink.pass_on(
+            [*finished.children, own],
+            self.span_context,
+            own,
             parent=self._parent,
-            kind=self._kind,
-            start_epoch_ns=self._start_epoch_ns,
-            attributes=attributes,
-            finished=finished,
             written=written,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from latspan import semconv
@@ -81,7 +81,9 @@ def latency_attributes(
         attributes[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] = estimated
     if "buffered" in timeline.metrics:
         attributes[semconv.LATSPAN_BUFFERED] = True
-    attributes |= spanless_attributes(timeline.segments)
+    spanless = spanless_names(timeline.segments)
+    if spanless:
+        attributes |= _durations_of(spanless, timeline.segments)
     for report in reported:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{report.system}."
         for name, value in report.raw.items():
@@ -134,14 +136,16 @@ def spanless_attributes(
         merged: Whether intervals were merged and so have no position, so that no segment has a
             span.
     """
-    spanless = spanless_names(segments)
     if merged:
-        spanless = frozenset(segment.name for segment in segments)
-    if not spanless:
-        return {}
+        return _durations_of({segment.name for segment in segments}, segments)
+    return _durations_of(spanless_names(segments), segments)
+
+
+def _durations_of(names: Collection[str], segments: Sequence[Segment]) -> dict[str, AttributeValue]:
+    """Return the total time of the segments with these names, in seconds."""
     return {
         semconv.segment_duration(total.name): to_seconds(total.duration_ns)
-        for total in totals(segment for segment in segments if segment.name in spanless)
+        for total in totals(segment for segment in segments if segment.name in names)
     }
 
 
@@ -163,18 +167,18 @@ def only_missing(
 
 def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
     """Return token counts under the conventions' names; unknown counts are absent."""
-    counted = {
-        semconv.GEN_AI_USAGE_INPUT_TOKENS: tokens.input,
-        semconv.GEN_AI_USAGE_OUTPUT_TOKENS: tokens.output,
-        semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: tokens.cached,
-        semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: tokens.cache_write,
-        semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: tokens.reasoning,
-        semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS: tokens.audio_input,
-        semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS: tokens.audio_output,
-    }
-    attributes: dict[str, AttributeValue] = {
-        name: count for name, count in counted.items() if count is not None
-    }
+    attributes: dict[str, AttributeValue] = {}
+    for name, count in (
+        (semconv.GEN_AI_USAGE_INPUT_TOKENS, tokens.input),
+        (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, tokens.output),
+        (semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS, tokens.cached),
+        (semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS, tokens.cache_write),
+        (semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS, tokens.reasoning),
+        (semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS, tokens.audio_input),
+        (semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS, tokens.audio_output),
+    ):
+        if count is not None:
+            attributes[name] = count  # noqa: PERF403 - it would be a further function per call
     if attributes:
         attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source._value_
     return attributes

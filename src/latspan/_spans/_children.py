@@ -34,19 +34,20 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
         start_epoch_ns: Start of that timeline, Unix nanoseconds.
     """
     spanless = spanless_names(segments)
-    return tuple(
-        [
-            ChildSpan(
-                (description := _description_of(name, source)).name,
-                start_epoch_ns + start_ns,
-                start_epoch_ns + end_ns,
-                description.attributes,
-                most_bytes=description.most_bytes,
+    children: list[ChildSpan] = []
+    for name, start_ns, end_ns, source in segments:
+        if start_ns < end_ns and name not in spanless:
+            text, attributes, most_bytes = _description_of(name, source)
+            children.append(
+                ChildSpan(
+                    text,
+                    start_epoch_ns + start_ns,
+                    start_epoch_ns + end_ns,
+                    attributes,
+                    most_bytes=most_bytes,
+                )
             )
-            for name, start_ns, end_ns, source in segments
-            if start_ns < end_ns and name not in spanless
-        ]
-    )
+    return tuple(children)
 
 
 class _SegmentDescription(NamedTuple):

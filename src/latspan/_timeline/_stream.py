@@ -248,10 +248,12 @@ def smoothness_metrics(
         if ratio is not None:
             metrics["stall_ratio"] = MetricValue(ratio, source)
     if tokens is not None and tokens > 0:
-        if tokens_estimated or tokens != len(arrivals_ns):
-            # The distribution of the tokens over the chunks is an estimate too.
+        if tokens_estimated:
             source = ESTIMATED
-        before = tokens_before(len(arrivals_ns), tokens)
+        before: Sequence[int] = range(tokens + 1)
+        if tokens != len(arrivals_ns):
+            # The distribution of the tokens over the chunks is an estimate too.
+            before, source = tokens_before(len(arrivals_ns), tokens), ESTIMATED
         on_time = fluidity(
             arrivals_ns,
             before,
