@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from latspan._wire import Usage
 
@@ -51,8 +51,6 @@ class TokenCounts(NamedTuple):
 _MOST: Final = 2**63 - 1
 """Largest integer that OTLP can represent; a larger count from a server is discarded."""
 
-_USUAL: Final = frozenset({int, type(None)})
-
 UNKNOWN_TOKENS = TokenCounts()
 """Counts of a response that did not include usage."""
 
@@ -65,12 +63,13 @@ def counted_by_provider(usage: Usage | None) -> TokenCounts:
     """
     if usage is None:
         return UNKNOWN_TOKENS
-    # Nearly all counts are missing or small integers, and need no function call each.
-    given: list[Any] = [*filter(None, usage)]
-    is_usual = {*map(type, usage)} <= _USUAL and (
-        not given or (min(given) >= 0 and max(given) <= _MOST)
-    )
-    counts: Any = usage if is_usual else map(_count, usage)
+    counts: list[int | None] = []
+    for value in usage:
+        # Nearly all counts are missing or integers, and need no function call each.
+        if type(value) is int and 0 <= value <= _MOST:
+            counts.append(value)
+        else:
+            counts.append(None if value is None else _count(value))
     prompt, cached, cache_write, output, reasoning, total, audio_input, audio_output = counts
     if output is not None and reasoning:
         output, reasoning = _generated(prompt, output, reasoning, total)
