@@ -143,7 +143,7 @@ class SpanExport:
             return
         if not self._queue.put(spans):
             self._warn_once()
-        if not self._worker.started:
+        if self._worker.thread is None:
             self._worker.start()
         if (
             self._queue.holds(self._batches.size, self._batches.size_bytes)
@@ -189,7 +189,7 @@ class SpanExport:
             Function that waits, at most the given number of seconds, and returns whether all spans
             since the last flush were accepted.
         """
-        if self._closed or not self._worker.started:
+        if self._closed or self._worker.thread is None:
             return lambda _: not self._queue
         done = threading.Event()
         sent: list[bool] = []
@@ -219,7 +219,7 @@ class SpanExport:
             Function that waits at most the given number of seconds, then cuts the export short.
         """
         self._closed = True
-        if not self._worker.started:
+        if self._worker.thread is None:
             return lambda _: None
         self._worker.hurry()
         done = threading.Event()

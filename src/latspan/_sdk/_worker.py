@@ -67,6 +67,9 @@ class Worker:
         slices: Division of the work into slices; of the usual length unless given.
         poll_s: Seconds between two polls, the longest wait of a job; polling saves submitters the
             cost of waking the thread. ``None`` if each job wakes the thread.
+
+    Attributes:
+        thread: The thread; ``None`` before it has been started in this process.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class Worker:
         self._jobs: deque[Callable[[], None]] = deque()
         self._wakeup: SimpleQueue[None] = SimpleQueue()
         self._asleep = False
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
     def submit(self, job: Callable[[], None]) -> None:
@@ -110,38 +113,33 @@ class Worker:
             self._run_jobs()
         elif self._asleep:
             self._wakeup.put(None)
-        elif self._thread is None:
+        elif self.thread is None:
             self.start()
-
-    @property
-    def started(self) -> bool:
-        """Whether the thread has been started in this process."""
-        return self._thread is not None
 
     def runs_here(self) -> bool:
         """Return whether the current thread is the worker's, and not that of a submitter."""
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self.thread
 
     def start(self) -> None:
         """Start the thread, unless it is already running in this process."""
-        if self._thread is None and self._starting.acquire(blocking=False):
+        if self.thread is None and self._starting.acquire(blocking=False):
             try:
                 self._start()
             finally:
                 self._starting.release()
 
     def _start(self) -> None:
-        if self._thread is None and not self._stopped:
+        if self.thread is None and not self._stopped:
             if self._on_start is not None:
                 _do(self._on_start)
             # Assigned before the start, because the first job may call `runs_here`.
-            thread = self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread = self.thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
                 # From Python 3.12 on, no thread can start while the interpreter shuts down.
                 self._stopped = True
-                self._thread = None
+                self.thread = None
                 self._run_jobs()
 
     def waiting(self) -> int:
@@ -160,7 +158,7 @@ class Worker:
         Returns:
             Whether they are done.
         """
-        if self._stopped or self._thread is None or self.runs_here():
+        if self._stopped or self.thread is None or self.runs_here():
             return True
         done = threading.Event()
         self._jobs.append(done.set)

@@ -215,12 +215,12 @@ def test_on_start_is_called_once_on_the_starting_thread() -> None:
     """Before any job runs."""
     starters: list[str] = []
     worker = Worker(on_start=lambda: starters.append(threading.current_thread().name))
-    assert not worker.started
+    assert worker.thread is None
     worker.start()
     worker.start()
     worker.submit(nothing)
 
-    assert worker.started
+    assert worker.thread is not None
     assert worker.stop(DEADLINE_S)
     assert starters == [threading.current_thread().name]
 
