@@ -118,8 +118,9 @@ def open_call(
         api_format: API format of the response.
         server: Base URL of the server, or its host and port; if given, only requests to this
             server are attempts of the call.
-        client: Client object of the OpenAI SDK or the Anthropic SDK, whose requests are recognised
-            by identity. Only requests that this client built are attempts of the call.
+        client: Client object of the OpenAI SDK or the Anthropic SDK. latspan registers the request
+            objects that this client builds, and recognises them when the transport sends them. Only
+            requests that this client built are attempts of the call.
         streamed: Whether a streamed response was requested.
         choices: Number of choices requested.
         attributes: Further attributes of the span, known before the call.

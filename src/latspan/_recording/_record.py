@@ -35,27 +35,30 @@ class RequestRecord:
         trace_id: ID of its trace, 0 if there is none.
         span_id: ID of its span, 0 if there is none.
         reports: Segments that are recorded in histograms, ``None`` for all of them. A request
-            records the time that is in no call and no stage inside it, and the time of its earlier
-            calls as the segment ``call``. An inner request records none. So no time is counted
-            twice under one name.
-        sampled: Whether its trace was already known to be kept when the request ended.
+            records the time that is in no call and no stage inside it. It also records the time of
+            all its calls except the last one as the segment ``call``. An inner request records
+            none. So no time is counted twice under one name.
+        sampled: Whether it was already decided, when the request ended, that its trace is kept.
         convention: Attributes of the GenAI conventions' metrics, under the names in
-            :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an
-            inference call, or if another active instrumentation emits those metrics.
+            :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty for a record that
+            is neither a call nor a served request with a model, and for a call whose metrics
+            another active instrumentation emits.
         marks_ns: Instants of the known marks of a call, in nanoseconds since its start; empty
             unless latspan writes a recording, for example with ``record_dir``.
         scope_id: Number of a request or stage, unique in its process and greater than 0; 0 for a
             call or an HTTP exchange, which contain no others.
         parent_id: Number of the request or stage that it is directly inside of, 0 if there is none.
-        root_id: Number of the outermost scope around it, its own if it is that scope, 0 if there
-            is none.
+        root_id: Number of the outermost request or stage that contains this one; its own number if
+            no request or stage contains it. 0 for a call or an HTTP exchange outside any request or
+            stage.
         ratio: Fraction of the records that its recording kept when it was written, in (0, 1]; 1 if
             all were kept.
         details: Attributes of its span that the other fields do not repeat: those of the
             application, and facts on the request and the response. Never content. Empty if records
             are not written.
         output_chunk_gaps_ns: One value per chunk after the first, token-bearing or not, in order:
-            nanoseconds from the return of the previous chunk's read to the return of its own.
+            nanoseconds from the instant at which the read of the previous chunk returned to the
+            instant at which the read of this chunk returned.
             Source: the conventions' ``gen_ai.client.operation.time_per_output_chunk``.
     """
 

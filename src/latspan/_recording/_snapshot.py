@@ -160,7 +160,7 @@ class Snapshot:
         """
         Return the values of a segment: one per request, call, exchange or stage that records it.
 
-        A value is the sum of the intervals of the segment there.
+        A value is the sum of all intervals of the segment in that request, call, exchange or stage.
 
         Args:
             name: Name of a segment or a stage; a name that was never recorded has no values.
@@ -204,7 +204,10 @@ class Snapshot:
 
     def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
         """
-        Return the names of the recorded segments: client segments in their order, then stages.
+        Return the names of the recorded segments.
+
+        Client segments come first, in the order in which a request passes through them, then stages
+        by name.
 
         Args:
             kind: Only segments that timelines of this kind record; of all kinds if not given.

@@ -75,9 +75,10 @@ def annotate(
     The ``model`` becomes an attribute of the request's histograms. A served request with a model is
     also recorded in the server metrics of the OpenTelemetry GenAI conventions:
     ``gen_ai.server.request.duration``, and the token times that :func:`latspan.track_tokens`
-    records. ``provider`` and ``operation`` have an effect only together with ``model``. Without an
-    open request or stage, no argument has an effect. Omitted arguments keep their earlier values. A
-    value out of range is not recorded, and latspan logs one warning per argument.
+    records. ``provider`` and ``operation`` have an effect only together with ``model``. If no
+    request is open in this process, the attributes are set on the innermost open stage. If no stage
+    is open either, no argument has an effect. Omitted arguments keep their earlier values. A value
+    out of range is not recorded, and latspan logs one warning per argument.
 
     Args:
         custom: Attributes of your own, as for :func:`latspan.attributes`.

@@ -153,7 +153,7 @@ _TARGET: Final = (
     Key(
         "tolerated_ms",
         Form.MILLISECONDS,
-        "above the limit, but tolerated for a time",
+        "highest value accepted for a limited time",
         field="tolerated_ns",
         share=1.5,
     ),
@@ -198,7 +198,7 @@ _TRAFFIC: Final = (
     Key(
         "requests",
         Form.COUNT,
-        "number of requests; if unset, what the targets need",
+        "number of measured requests; if unset, 100, or 300 above p95",
         example="400",
     ),
     Key("duration_s", Form.NUMBER, "maximum length of the measurement, in seconds", example="300"),

@@ -24,10 +24,11 @@ _METRICS: Final = ("duration", "time_to_first_token", "time_to_first_visible_tok
 _FOLDER: Final = "recordings"
 
 _DESCRIPTION: Final = """\
-Shows how the p99 grows with the offered load. It reads a load test with several
-steps (a ladder), each an open loop at a higher rate; a step is called a rung:
-latspan measure NAME --rate 1 --ladder. The highest rung must overload the
-system: the throughput at saturation is its capacity.
+Shows how the p99 grows with the offered load. It reads a ladder: a load test
+whose steps (rungs) are open loops, each at a higher rate than the one before.
+This command measures a ladder: latspan measure NAME --rate 1 --ladder. The
+highest rung must overload the system: the throughput at saturation is its
+capacity.
 
 - Knee: the load above which the p99 grows faster than the load.
 - Headroom: the load can grow to 80 % of the capacity, or to the highest load
@@ -35,9 +36,10 @@ system: the throughput at saturation is its capacity.
 - Projection: the range in which a test at another load would measure the p99.
 
 Each number is labelled. "measured": a rung has this load. "interpolated":
-between two rungs. "extrapolated": above the highest rung, up to twice its load.
-"refused": above 95 % of the capacity, or too far from the rungs, or the
-capacity is unknown, or the model does not fit this system.
+between two rungs below saturation. "extrapolated": outside the rungs below
+saturation, up to twice the load of the highest of them, or down to half the
+load of the lowest. "refused": above 95 % of the capacity, or too far from the
+rungs, or the capacity is unknown, or the model does not fit this system.
 
 A projection simulates a queue that is fitted to the rungs; it uses their
 requests and the times between their arrivals. The model is checked first: it is

@@ -275,7 +275,10 @@ COMMAND: Final = Command(
             "explain the time to the first token, unless it is within 500 ms",
         ),
         ("latspan diagnose monday --path chat.toml", "with the targets and the budget of a path"),
-        ("latspan diagnose monday --markdown", "the same for a ticket"),
+        (
+            "latspan diagnose monday --markdown",
+            "the p95 of the duration, as Markdown for a ticket",
+        ),
         (
             "latspan diagnose http://localhost:16686 --service shop --since 2h",
             "explain the traces of a service in Jaeger",

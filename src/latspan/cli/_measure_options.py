@@ -198,8 +198,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--percentile",
         type=percentile_number,
         metavar="P",
-        help="percentile that the number of requests is chosen for, and that is shown besides p50,"
-        " p95 and p99 (default: 95)",
+        help="another percentile to show, besides p50, p95 and p99; the default number of requests"
+        " depends on it (default: the highest percentile of the targets, or 95)",
     )
     results.add_argument(
         "-o",

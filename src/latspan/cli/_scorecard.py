@@ -126,7 +126,7 @@ COMMAND: Final = Command(
     examples=(
         ("latspan scorecard recordings/", "show all recordings in a folder"),
         ("latspan scorecard /var/log/shop --target chat", "judge the targets of chat.toml"),
-        ("latspan scorecard http://localhost:9090", "the same from Prometheus"),
+        ("latspan scorecard http://localhost:9090", "show what a Prometheus server has recorded"),
         ("latspan scorecard traces.jsonl --period week", "show the weeks in a Collector's file"),
         ("latspan scorecard recordings/ --json | jq '.cards[].periods[]'", "for a script"),
     ),

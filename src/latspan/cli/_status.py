@@ -18,7 +18,7 @@ _DESCRIPTION: Final = """\
 Shows where each inference path of a folder stands in the loop:
 
   target      latspan init NAME, then edit NAME.toml
-  instrument  a measurement shows whether its time is divided into segments
+  instrument  latspan measure shows whether segments cover the time
   measure     latspan measure NAME
   diagnose    latspan diagnose NAME
   change      describe one change in the table [change] of NAME.toml
@@ -35,7 +35,8 @@ the next command is latspan init.
 The results are in results/NAME, next to NAME.toml. Commit them to your
 repository, so that all its users see the same status.
 
-Exit codes: 0; 2 the folder cannot be read; 4 a file in it cannot be read."""
+Exit codes: 0 everything was read; 2 the folder cannot be read; 4 a file in it
+cannot be read."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -205,7 +205,8 @@ class LatspanCapture(Captured):
             kind: ``request`` or ``call``; see :meth:`percentile`.
             changed: Conditions that were changed on purpose, for example ``machine``.
             undecided: ``fail`` or ``skip`` the test if the result is undecided.
-            where: Attributes that must be equal.
+            where: Attributes that a record of the test must have to be compared, for example
+                ``inference_path="chat"``.
 
         Raises:
             AssertionError: It became worse, or cannot be interpreted; the message states why.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from latspan._instrument._promotion import formats_of
@@ -64,8 +61,7 @@ def test_a_chat_chunk_is_recognised_by_its_choices(event: bytes) -> None:
 )
 def test_a_stream_of_events_is_of_one_api(event: bytes, name: str | None) -> None:
     """The first format that matches is used."""
-    request: Any = SimpleNamespace(api_format=None, method="POST")
-    known = formats_of(request, Framing.EVENTS)
+    known = formats_of("POST", Framing.EVENTS)
     found = next((each.name for each in known if _opens(each, event)), None)
     assert found == name
 

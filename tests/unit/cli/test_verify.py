@@ -36,7 +36,7 @@ def test_recordings_are_judged(sides: tuple[str, str], capsys: pytest.CaptureFix
     assert main(command) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "verdict: improved" in text
-    assert "prefix-cache may worsen memory" in text
+    assert "prefix-cache may worsen the memory use" in text
     assert main([*command, "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("## prefix-cache: improved\n")
 

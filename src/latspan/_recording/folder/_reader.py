@@ -89,7 +89,9 @@ class Recording:
 
     def records(self, kind: Kind | str | None = None) -> Iterator[RequestRecord]:
         """
-        Yield the finished requests, calls and stages, process by process in the order of their end.
+        Yield the finished requests, calls and stages, one process after the other.
+
+        Those of one process are in the order in which they ended.
 
         Args:
             kind: Kind to yield, for example ``"call"``; all of them if not given.
@@ -201,19 +203,21 @@ class Recording:
 
     def snapshot(self) -> Snapshot:
         """
-        Return everything that was recorded as a snapshot, for questions such as percentiles.
+        Return a snapshot of everything that was recorded, for queries such as percentiles.
 
-        The histograms are those that the processes wrote; they count every request, even if the
-        recording has only a sample of the lines. The histograms of a killed process lack its last
-        requests. Therefore, if a process was killed, the snapshot is computed from the lines of all
-        processes instead of the histograms. If a process was killed and the lines are only a
-        sample, the snapshot uses two sources. For processes that were not killed, it uses their
-        histograms. For killed processes, it uses their lines; each line counts ``1 / ratio`` times,
-        where ``ratio`` is the recorded fraction. For a load test, only the measured requests are
-        counted. Requests of the warm-up, requests that are sent after the last measured one, and
-        measured requests that an interruption of the load test cancelled are not counted. The
-        snapshot has up to 5,000 complete records of each kind: a random sample, always the same
-        one, and the slowest request.
+        The snapshot normally has the histograms that the processes wrote. The histograms count
+        every request, even if the files contain the lines (one per request, call, exchange or
+        stage) of only a sample of the requests. The histograms of a killed process lack its last
+        requests. Therefore, if a process was killed and the recording has the lines of all
+        requests, the snapshot is computed from the lines of all processes instead of the
+        histograms. If a process was killed and the lines are only a sample, the snapshot uses two
+        sources. For processes that were not killed, it uses their histograms. For killed processes,
+        it uses their lines; each line counts ``1 / ratio`` times, where ``ratio`` is the recorded
+        fraction. For a load test, only the measured requests are counted. Requests of the warm-up,
+        requests that are sent after the last measured one, and measured requests that an
+        interruption of the load test cancelled are not counted. The snapshot has up to 5,000
+        complete records of each kind: a random sample, always the same one, and the slowest
+        request.
 
         Raises:
             RecordingError: A file cannot be read.

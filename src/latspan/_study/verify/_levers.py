@@ -78,7 +78,7 @@ _ALL: Final = (
         "the stable part of the prompt first, or prefix caching on",
         ("cached", "prompts", "order", "cache"),
         _FIRST,
-        "memory of the server, and so the queue under load",
+        "the memory use of the server, and so the queue under load",
     ),
     Lever(
         "output-cap",
