@@ -34,9 +34,9 @@ from latspan._instrument import (
     log_internal_error,
 )
 from latspan._segments import SegmentName
-from latspan_httpx._transport import current_send
+from latspan_httpx._transport import current
 
-__all__ = ["patch_pools"]
+__all__ = ["Listener", "patch_pools"]
 
 
 class _Meaning(NamedTuple):
@@ -92,7 +92,7 @@ class _Meanings(dict[str, _Meaning]):
 _by_name: Final = _Meanings()
 
 
-class _Listener:
+class Listener:
     """
     Recorder of one send on its attempt: of httpcore's events, and of the end of the send.
 
@@ -225,7 +225,7 @@ def _handle_async_request_of(
     return handle_async_request
 
 
-def _begin_send(request: Any, *, asynchronous: bool) -> _Listener | None:
+def _begin_send(request: Any, *, asynchronous: bool) -> Listener | None:
     """
     Begin a send of the request in progress, at the present time.
 
@@ -239,12 +239,12 @@ def _begin_send(request: Any, *, asynchronous: bool) -> _Listener | None:
     Returns:
         Recorder of the send; ``None`` if no request is in progress in this context.
     """
-    sending = current_send()
-    if sending is None:
+    sending = current.get()
+    if sending is None or sending.over:
         return None
     try:
         exchange = sending.exchange
-        listener = _Listener(exchange.send_begins(), exchange.operation.now, exchange)
+        listener = Listener(exchange.send_begins(), exchange.operation.now, exchange)
         extensions = request.extensions
         also = extensions.get("trace")
         on_event: Callable[[str, Any], object] = (

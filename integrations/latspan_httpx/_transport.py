@@ -33,7 +33,7 @@ from latspan._instrument import (
     sent_request,
 )
 
-__all__ = ["TransportSend", "current_send", "send", "send_async"]
+__all__ = ["TransportSend", "current", "send", "send_async"]
 
 _TRACEPARENT: Final = b"traceparent"
 
@@ -45,14 +45,7 @@ The same request object may be in flight twice at once. The value in its headers
 the other send; this set distinguishes it from a value that the caller has set.
 """
 
-_current: ContextVar[TransportSend | None] = ContextVar("latspan_httpx_sending", default=None)
-
-
-def current_send() -> TransportSend | None:
-    """Return the request in progress in this context, if there is one."""
-    sending = _current.get()
-    # A copy of the context may contain a request that has ended.
-    return None if sending is None or sending.over else sending
+current: ContextVar[TransportSend | None] = ContextVar("latspan_httpx_sending", default=None)
 
 
 class _Aside:
@@ -65,7 +58,7 @@ class _Aside:
     __slots__ = ("_token",)
 
     def __init__(self) -> None:
-        self._token = _current.set(None)
+        self._token = current.set(None)
 
     def failed(self, error: BaseException) -> None:
         """Record that the transport raised ``error``."""
@@ -80,7 +73,7 @@ class _Aside:
     def _leave(self) -> None:
         # A coroutine that is not awaited to its end may be closed from another context.
         with suppress(ValueError):
-            _current.reset(self._token)
+            current.reset(self._token)
 
 
 class TransportSend:
@@ -107,7 +100,7 @@ class TransportSend:
         """httpcore request of each send, with the extensions that it had before."""
         self.over = False
         """Whether the transport has returned or raised."""
-        self._token = _current.set(self)
+        self._token = current.set(self)
         self._active = exchange.active() if exchange.alone else None
 
     def failed(self, error: BaseException) -> None:
@@ -145,7 +138,7 @@ class TransportSend:
         # Written out, because `suppress` costs three function calls per request. A coroutine that
         # is not awaited to its end may be closed from another context.
         try:  # noqa: SIM105
-            _current.reset(self._token)
+            current.reset(self._token)
         except ValueError:
             pass
         self._loan.give_back(self._request.headers)
@@ -291,7 +284,7 @@ def _begin(
             )
             if exchange is not None:
                 return TransportSend(exchange, request)
-        return None if current_send() is None else _Aside()
+        return _Aside()
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the start of a request")
         return None

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from latspan._instrument import Attempt, Warmer, port_of
-from latspan_httpx._events import Listener
+from latspan_httpx._pools import Listener
 
 __all__ = ["warmer_of"]
 

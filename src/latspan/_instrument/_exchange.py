@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 
 from latspan._instrument._bodies import track_body
 from latspan._instrument._coexistence import is_instrumented
-from latspan._instrument._hooks import (
-    Attempt,
-    active_operation,
-    adopt_llm_span,
-    open_exchange,
-)
+from latspan._instrument._hooks import Attempt, adopt_llm_span, open_exchange
 from latspan._instrument._outcomes import FIRST_ERROR_STATUS, error_type_of, outcome_of
-from latspan._operations import REDIRECTS, Entered, Operation, SentRequest, propagates_here
+from latspan._operations import (
+    REDIRECTS,
+    Entered,
+    Operation,
+    SentRequest,
+    active_operation,
+    propagates_here,
+)
+from latspan._otel.context_keys import is_http_suppressed
 from latspan._segments import Outcome
 from latspan._timeline import answering
 
@@ -102,6 +105,8 @@ class Exchange:
             The exchange; ``None`` if latspan is not configured or HTTP instrumentation is
             suppressed.
         """
+        if is_http_suppressed(context.get_current()):
+            return None
         operation = None if apart else active_operation()
         if operation is not None and not operation.own_requests.include(
             sent, in_this_context=operation.is_entered_here
@@ -188,13 +193,17 @@ class Exchange:
         self.send_begins()
         self.connected_here = False
 
-    def attempt_answered(self, status: int, attempt: Attempt | None = None) -> None:
+    def attempt_answered(
+        self, status: object, attempt: Attempt | None = None, *, replaces: bool = False
+    ) -> None:
         """
         Record that the transport returned the response headers of an attempt.
 
         Args:
-            status: The HTTP status code.
+            status: The HTTP status code. A mock, or a transport that the application provides, may
+                pass text or anything else.
             attempt: The attempt, the current one if not given.
+            replaces: Whether the status also replaces that of an attempt that has ended.
         """
         attempt = attempt or self.attempt
         if attempt.end_ns is None:
@@ -202,11 +211,8 @@ class Exchange:
             if attempt.headers_ns is None:
                 # The transport reports no events, so the time of the headers is not known yet.
                 attempt.headers_ns = attempt.end_ns
-            self._set_status(attempt, status)
-
-    @staticmethod
-    def _set_status(attempt: Attempt, status: object) -> None:
-        # A mock, or a transport that the application provides, may pass text or anything else.
+        elif not replaces:
+            return
         known = status if isinstance(status, int) else None
         attempt.status = known
         failed = known is not None and known >= FIRST_ERROR_STATUS
@@ -265,11 +271,9 @@ class Exchange:
         if attempt.headers_ns is None and attempt.failed:
             # The transport got the response from elsewhere, after every send had failed.
             attempt = self.attempt = operation.open_attempt(self.sent.method)
-        if attempt.end_ns is None:
-            self.attempt_answered(status)
-        if attempt.status != status:
+        if attempt.end_ns is None or attempt.status != status:
             # The caller may receive another status than the transport did.
-            self._set_status(attempt, status)
+            self.attempt_answered(status, attempt, replaces=True)
         for other in operation.attempts:
             if other.end_ns is None:
                 # The attempt was sent in parallel, and the transport does not wait for it.

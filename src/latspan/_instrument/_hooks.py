@@ -19,8 +19,14 @@ from latspan._instrument._coexistence import (
     on_other_end,
 )
 from latspan._instrument._urls import address_of, sent_request
-from latspan._operations import HttpExchange, ModelCall, Operation, SentRequest, inside
-from latspan._operations import active_operation as _active_operation
+from latspan._operations import (
+    HttpExchange,
+    ModelCall,
+    Operation,
+    SentRequest,
+    active_operation,
+    inside,
+)
 from latspan._otel.context_keys import current_span, is_http_suppressed
 from latspan._otel.context_keys import is_suppressed as is_all_suppressed
 from latspan._segments import Outcome
@@ -36,7 +42,6 @@ __all__ = [
     "Attempt",
     "Call",
     "SentRequest",
-    "active_operation",
     "inside",
     "is_suppressed",
     "is_switched_on",
@@ -205,19 +210,15 @@ def open_exchange(sent: SentRequest, *, spanned_elsewhere: bool = False) -> Http
         spanned_elsewhere: Whether another instrumentation opens a span for it.
 
     Returns:
-        The exchange; ``None`` if latspan is not configured or HTTP instrumentation is suppressed
-        in this context.
+        The exchange; ``None`` if latspan is not configured.
     """
     runtime = _runtime.current()
     if runtime is None:
         return None
-    parent_context = context.get_current()
-    if is_http_suppressed(parent_context):
-        return None
     with _runtime.handle_internal_errors("the start of an HTTP exchange"):
         return HttpExchange(
             runtime,
-            parent_context,
+            context.get_current(),
             method=sent.method,
             path=sent.path,
             server=(sent.host, sent.port),
@@ -252,14 +253,6 @@ def requests_usage() -> bool:
     return not is_all_suppressed(context.get_current())
 
 
-def active_operation() -> Operation | None:
-    """Return what is open in this context, ``None`` if HTTP instrumentation is suppressed."""
-    operation = _active_operation()
-    if operation is None or is_http_suppressed(context.get_current()):
-        return None
-    return operation
-
-
 def patch_request_builder(patches: Patches, cls: type, name: str = "_build_request") -> None:
     """
     Record the requests that the clients of an SDK build, which are those that its calls send.
@@ -274,7 +267,7 @@ def patch_request_builder(patches: Patches, cls: type, name: str = "_build_reque
         @functools.wraps(original)
         def build_request(self: Any, *args: Any, **kwargs: Any) -> Any:
             request = original(self, *args, **kwargs)
-            operation = _active_operation()
+            operation = active_operation()
             if operation is not None:
                 operation.own_requests.note(self, request, sent_request)
             return request

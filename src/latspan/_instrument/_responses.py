@@ -50,7 +50,8 @@ def track_response(call: Call, result: _T) -> _T:
     """
     opened = cast("ModelCall", call)
     try:
-        if _is_hooked(result):
+        # `__class__`, because another instrumentation may have returned a proxy of the stream.
+        if getattr(result.__class__, HOOKED, False):
             opened.returned()
             track_stream(opened, result)
         elif isinstance(result, GeneratorType):
@@ -86,7 +87,7 @@ def track_contained(call: Call, stream: object, result: Any) -> bool:
     """
     opened = cast("ModelCall", call)
     try:
-        if _is_hooked(stream):
+        if getattr(stream.__class__, HOOKED, False):
             opened.returned()
             track_stream(opened, stream)
             return True
@@ -99,11 +100,6 @@ def track_contained(call: Call, stream: object, result: Any) -> bool:
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the response of a call")
     return False
-
-
-def _is_hooked(stream: object) -> bool:
-    # `__class__`, because another instrumentation may have returned a proxy of the stream.
-    return getattr(stream.__class__, HOOKED, False)
 
 
 def track_generator(call: ModelCall, source: Generator[_T]) -> Generator[_T]:
