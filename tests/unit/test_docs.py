@@ -163,3 +163,13 @@ def test_a_line_of_prose_has_at_most_120_columns(path: Path) -> None:
     prose = (line for line in text.splitlines() if not line.startswith(("|", "#", "<", "    ")))
 
     assert [line for line in prose if len(line) > 120 and " " in line[:120].strip()] == []
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    """A file that is renamed or folded into another one is renamed there too."""
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", text))
+    folders = (ROOT, ROOT / "src" / "latspan", ROOT / "integrations")
+
+    assert len(named) > 20
+    assert [each for each in named if not any((folder / each).exists() for folder in folders)] == []
