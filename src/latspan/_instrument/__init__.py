@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         track_body,
     )
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
+    from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import (
         has_global_provider,
         is_instrumented,
@@ -64,9 +65,7 @@ if TYPE_CHECKING:
     )
     from latspan._instrument._streams import (
         StreamTracker,
-        aclosing_of,
         aiter_tracked,
-        closing_of,
         iter_tracked,
     )
     from latspan._instrument._timings import ServerTimingHeader
@@ -164,12 +163,12 @@ _FOR_INTEGRATIONS = {
     "Warmer": "_warmer",
     "WarmupResult": "_warm",
     "Wrapper": "_patching",
-    "aclosing_of": "_streams",
+    "aclosing_of": "_close_hooks",
     "aiter_tracked": "_streams",
     "aiter_tracked_body": "_body_iterators",
     "requests_usage": "_hooks",
     "body_tracker": "_bodies",
-    "closing_of": "_streams",
+    "closing_of": "_close_hooks",
     "impersonate": "_patching",
     "inside": "_hooks",
     "is_excluded": "_urls",

@@ -20,14 +20,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from typing import Any, Final, cast
 
 from latspan._instrument._bodies import claim_body
+from latspan._instrument._close_hooks import aclosing_of, closing_of
 from latspan._instrument._patching import Patches
-from latspan._instrument._streams import (
-    StreamTracker,
-    aclosing_of,
-    aiter_tracked,
-    closing_of,
-    iter_tracked,
-)
+from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
 from latspan._operations import ModelCall
 from latspan.errors import InstrumentationError
 

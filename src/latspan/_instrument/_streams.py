@@ -18,10 +18,9 @@ the caller leaves the stream with the last open one.
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from typing import Any, Final, Protocol, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from typing import Any, Final, TypeVar, cast
 
 from latspan import _runtime
 from latspan._instrument._outcomes import failure_of
@@ -29,7 +28,7 @@ from latspan._operations import ModelCall
 from latspan._segments import Outcome
 from latspan._wire import ApiFormat, ChunkKind, ContentShape
 
-__all__ = ["StreamTracker", "aclosing_of", "aiter_tracked", "closing_of", "iter_tracked"]
+__all__ = ["StreamTracker", "aiter_tracked", "iter_tracked"]
 
 _T = TypeVar("_T")
 
@@ -299,61 +298,3 @@ async def _aiterate(
         if tracker.is_read_by(reader):
             tracker.failed(before, error, reader)
         raise
-
-
-class _Watching(Protocol):
-    def closing(self) -> None: ...
-    def closed(self) -> None: ...
-
-
-_TrackerOf = Callable[[Any], _Watching | None]
-"""Returns the tracker of an object, ``None`` if the object is not tracked."""
-
-
-def closing_of(tracker_of: _TrackerOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """
-    Return a function that takes a ``close`` or ``__exit__`` and returns its replacement.
-
-    Leaving a ``with`` block calls ``close`` too.
-
-    Args:
-        tracker_of: Returns the tracker of the object that is closed.
-    """
-
-    def replacing(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def close(self: Any, *args: Any) -> Any:
-            tracker = tracker_of(self)
-            if tracker is None:
-                return original(self, *args)
-            tracker.closing()
-            try:
-                return original(self, *args)
-            finally:
-                tracker.closed()
-
-        return close
-
-    return replacing
-
-
-def aclosing_of(
-    tracker_of: _TrackerOf,
-) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Return the asynchronous counterpart of :func:`closing_of`."""
-
-    def replacing(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        @functools.wraps(original)
-        async def close(self: Any, *args: Any) -> Any:
-            tracker = tracker_of(self)
-            if tracker is None:
-                return await original(self, *args)
-            tracker.closing()
-            try:
-                return await original(self, *args)
-            finally:
-                tracker.closed()
-
-        return close
-
-    return replacing
