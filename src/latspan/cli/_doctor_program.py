@@ -136,7 +136,7 @@ def lines_of(report: ProgramReport) -> Iterator[str]:
         found.append(("fail" if each.is_error else "note", each.subject, each.problem))
         if each.hint is not None:
             found.append(("", "", f"hint: {each.hint}"))
-    yield from section("findings", found or [("ok", "none", "")])
+    yield from section("other findings", found or [("ok", "none", "")])
     yield verdict(ok=report.ok)
 
 
