@@ -198,7 +198,7 @@ _TRAFFIC: Final = (
     Key(
         "requests",
         Form.COUNT,
-        "number of measured requests; if unset, 100, or 300 above p95",
+        "measured requests; default: 100, or 300 for a p99",
         example="400",
     ),
     Key("duration_s", Form.NUMBER, "maximum length of the measurement, in seconds", example="300"),

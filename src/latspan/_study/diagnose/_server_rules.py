@@ -243,7 +243,7 @@ def prefill(facts: Facts) -> Finding | None:
     return Finding(
         "slow_prefill",
         "the server takes long per prompt token",
-        "check placement, clocks and the batch budget of prefill",
+        "check the device of the model, its clock rate, and the batch budget of prefill",
         tuple(evidence),
         "prefill grows with the length of prompts",
         (SegmentName.PREFILL,),
