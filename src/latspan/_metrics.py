@@ -366,8 +366,8 @@ def metric_named(name: str) -> Metric:
         if name in tuple(SegmentName):
             raise UnknownNameError(
                 f"no metric '{name}': it is a segment",
-                hint="a goal limits a metric, for example time_to_first_token;"
-                f" Snapshot.segment('{name}') returns the times of the segment",
+                hint="name a metric, for example time_to_first_token: a diagnosis divides its time"
+                f" into segments, and the method segment('{name}') returns the times of this one",
             ) from None
         close = nearest(name, _BY_ANY_NAME)
         hint = f"did you mean '{close}'?" if close else f"one of {', '.join(METRICS)}"

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
 from latspan._metrics import FIRST_TOKENS
 from latspan._recording import RequestRecord, has_no_token
@@ -61,6 +61,7 @@ def check_target(
     """
     __tracebackhide__ = True
     asked = parse_percentile_of(goal)
+    _refuse_unknown(undecided)
     if not (math.isfinite(limit_ms) and limit_ms > 0):
         raise ConfigError(f"a limit of {limit_ms:g} ms", hint="use a number greater than 0")
     values = _values([each for each in records if each.kind is kind], asked.metric)
@@ -131,6 +132,7 @@ def check_no_worse(
         MissingExtraError: The extra ``study`` is not installed.
     """
     __tracebackhide__ = True
+    _refuse_unknown(undecided)
     from latspan.reports._extra import needs_study
 
     with needs_study():
@@ -198,6 +200,12 @@ def _run_of(records: Sequence[RequestRecord], kind: Kind) -> Run:
 
     run = run_of_records(records, "this test", kind=kind)
     return replace(run, conditions={"latspan": __version__, **host_conditions()})
+
+
+def _refuse_unknown(undecided: Undecided) -> None:
+    known = get_args(Undecided)
+    if undecided not in known:
+        raise ConfigError(f"undecided is '{undecided}'", hint=f"use {' or '.join(known)}")
 
 
 def _undecided(text: str, undecided: Undecided) -> NoReturn:

@@ -24,7 +24,7 @@ from latspan.testing import (
     Segment,
     capture,
 )
-from latspan.testing._assertions import check_target
+from latspan.testing._assertions import check_no_worse, check_target
 
 Check = Callable[[LatspanCapture], None]
 
@@ -231,3 +231,14 @@ def test_the_option_adds_the_run_of_each_test(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout
     assert len(json.loads((tmp_path / "answer.json").read_text("utf-8"))["runs"]) == 2
+
+
+def test_another_word_for_undecided_is_an_error() -> None:
+    """A misspelt `skip` must not fail the test."""
+    word: Any = "skp"
+    with pytest.raises(ConfigError, match="undecided is 'skp'"):
+        check_target((), "p95 ttft", 1, kind=Kind.CALL, confidence=0.95, undecided=word)
+    with pytest.raises(ConfigError, match="undecided is 'skp'"):
+        check_no_worse(
+            (), "b.json", "p95 ttft", kind=Kind.CALL, margin=None, changed=(), undecided=word
+        )

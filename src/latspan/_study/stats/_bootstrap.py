@@ -98,11 +98,23 @@ def bootstrap_ratio(
     largest = max(len(before.values), len(after.values))
     draws = max(100, min(_DRAWS, _MOST_CELLS // largest))
     sides = [_quantiles(sample, percentile, draws, random) for sample in (before, after)]
-    with np.errstate(divide="ignore"):
-        logs = np.log(sides[1]) - np.log(sides[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # In a draw, both percentiles may be 0 or infinite: then they are equal.
+        logs = np.where(sides[0] == sides[1], 0.0, np.log(sides[1]) - np.log(sides[0]))
     tail = _expanded(confidence, min(_parts_of(side) for side in (before, after)))
-    low, high = np.quantile(logs, [tail, 1 - tail])
+    low, high = _ends(logs, tail)
     return RatioInterval(new / base, float(np.exp(low)), float(np.exp(high)))
+
+
+def _ends(logs: NDArray[np.float64], tail: float) -> tuple[float, float]:
+    """Return the quantiles at ``tail`` and ``1 - tail``."""
+    if np.isfinite(logs).all():
+        low, high = np.quantile(logs, [tail, 1 - tail])
+        return float(low), float(high)
+    # Between two infinite values there is nothing to interpolate.
+    ordered = np.sort(logs)
+    last = len(ordered) - 1
+    return float(ordered[math.floor(tail * last)]), float(ordered[math.ceil((1 - tail) * last)])
 
 
 def _parts_of(sample: Sample) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 
-from latspan._study.stats import Sample, needed_to_compare
+from latspan._study.stats import Sample, bootstrap_ratio, needed_to_compare
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import middle_value_of
 
@@ -74,3 +75,14 @@ def test_without_a_value_there_is_no_quantile() -> None:
 def test_a_comparison_needs_values_beyond_the_percentile(percentile: float, needed: int) -> None:
     """At least two on each side."""
     assert needed_to_compare(percentile) == needed
+
+
+def test_a_ratio_of_values_that_are_mostly_0_has_an_interval() -> None:
+    """In a draw, both percentiles may be 0: then they are equal."""
+    before, after = (Sample.of(np.array([0.0, 0.0, value])) for value in (4.0, 8.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bootstrap_ratio(before, after, 95)
+    assert found is not None
+    assert found.ratio == pytest.approx(2)
+    assert 0 <= found.low <= 1 <= found.high
