@@ -187,8 +187,10 @@ class BodyTracker:
         with _runtime.handle_internal_errors("the events of a body"):
             kind = events.feed(data)
             if isinstance(operation, HttpExchange) and events.api_format is not None:
-                self.operation = _promoted(operation, events.api_format, self._request_body)
-                self._request_body = None
+                call = _promoted(operation, events.api_format, self._request_body)
+                # Another thread that reads the same body may have promoted the exchange.
+                if call is not None:
+                    self.operation, self._request_body = call, None
             elif events.foreign:
                 self._events = None
                 operation.forget_reads()
@@ -421,10 +423,10 @@ def _formats_of(operation: Operation, framing: Framing) -> Sequence[ApiFormat]:
 
 def _promoted(
     exchange: HttpExchange, api_format: ApiFormat, request_body: bytes | None
-) -> Operation:
+) -> ModelCall | None:
     from latspan._instrument._promotion import promoted
 
-    return promoted(exchange, api_format, request_body) or exchange
+    return promoted(exchange, api_format, request_body)
 
 
 def _is_coded(headers: Any) -> bool:

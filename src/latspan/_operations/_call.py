@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self
 
 from latspan._operations._context import series_attributes, span_attributes
 from latspan._operations._enclosing import enclosing_scopes
-from latspan._operations._open_operations import open_operations
 from latspan._operations._operation import Operation
 from latspan._operations._response_parts import ResponseParts
 from latspan._segments import Kind, Mark, Source
@@ -43,7 +42,7 @@ class ModelCall(Operation):
         """
         Return the call that an open exchange turned out to be; see :meth:`HttpExchange.promoted`.
 
-        The exchange's span, attempts, reads and response become the call's.
+        It has the exchange's span, attempts, reads and response, and is not registered yet.
         """
         call = cls.__new__(cls)
         for slot in (*ResponseParts.__slots__, *Operation.__slots__):
@@ -55,15 +54,16 @@ class ModelCall(Operation):
             **attributes,
             **span_attributes(call.kind, call.series),
         }
-        if call.spanned:
-            call._renamed = True
-        else:
-            # The parent is the span that was current when the exchange started.
-            call._open_span(call._runtime.sink(), call.span.context)
+        call._renamed = call.spanned
         call._convention_metrics = True
-        call._join_enclosing_scopes()
-        open_operations[call] = True
         return call
+
+    def join(self) -> None:
+        """Open a span if the exchange had none, and join the requests and stages around it."""
+        if not self.spanned:
+            # The parent is the span that was current when the exchange started.
+            self._open_span(self._runtime.sink(), self.span.context)
+        self._join_enclosing_scopes()
 
     def _join_enclosing_scopes(self) -> None:
         super()._join_enclosing_scopes()

@@ -222,9 +222,10 @@ def finished_call(
     known_reasons = tuple([reason for _, reason in sorted(reasons.items()) if reason is not None])
     if known_reasons:
         attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = known_reasons
-    last = answering(observed.attempts)
-    if last is not None:
-        attributes[semconv.LATSPAN_ATTEMPT_COUNT] = len(observed.attempts)
+    attempts = observed.attempts
+    if attempts:
+        last = attempts[0] if len(attempts) == 1 else answering(attempts) or attempts[-1]
+        attributes[semconv.LATSPAN_ATTEMPT_COUNT] = len(attempts)
         if last.reused is not None:
             attributes[semconv.LATSPAN_CONNECTION_REUSED] = last.reused
         if observed.kind is Kind.HTTP and last.status is not None:

@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from latspan._operations._call import ModelCall
 from latspan._operations._open_operations import open_operations
 from latspan._operations._operation import Operation
-from latspan._runtime import Runtime
+from latspan._runtime import Runtime, handle_internal_errors
 from latspan._segments import Kind
 from latspan._spans import AttributeValue, NoSink
 from latspan._wire import ApiFormat
@@ -82,14 +82,15 @@ class HttpExchange(Operation):
         Returns:
             The call; ``None`` if the exchange has ended meanwhile, for example at shutdown.
         """
+        call = ModelCall.taking_over(
+            self, api_format, name=name, attributes=attributes, series=series, choices=choices
+        )
         if not open_operations.pop(self, False):
             return None
-        try:
-            call = ModelCall.taking_over(
-                self, api_format, name=name, attributes=attributes, series=series, choices=choices
-            )
-        except BaseException:
-            open_operations[self] = True
-            raise
+        open_operations[call] = True
         self.finished = True
+        with handle_internal_errors("the span of a promoted call"):
+            call.join()
+        # The application may keep the response, and the response an exchange that has ended.
+        self.free()
         return call

@@ -454,14 +454,18 @@ class Operation(ResponseParts):
         finished = finished_call(observed, *ending)
         self._timeline = finished.timeline
         publish(observed, finished)
+        if self._loop is not None:
+            self._loop.end()
         # An enclosing request or stage may hold the call; it needs only the timeline.
-        self.parts.clear()
+        self.free()
+
+    def free(self) -> None:
+        """Drop everything that only the end needs."""
+        # Not `clear`: the call that takes over from an exchange has the same list.
+        self.parts = []
         self.reads = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
         # With `monitor_host`, the observation has a separate watch of the event loop. This watch
         # ends when the observation is freed.
-        self._observation = None
-        if self._loop is not None:
-            self._loop.end()
-            self._loop = None
+        self._observation = self._loop = None

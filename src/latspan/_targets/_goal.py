@@ -11,7 +11,7 @@ from latspan.errors import ConfigError
 
 __all__ = ["PercentileOf", "parse_percentile_of", "percentile_of"]
 
-_PERCENTILE: Final = r"p(?P<percentile>\d+(?:\.\d+)?)"
+_PERCENTILE: Final = r"p(?P<percentile>[0-9]+(?:\.[0-9]+)?)"
 _METRIC: Final = r"(?P<metric>[a-z]\w*)"
 _FORMS: Final = (
     re.compile(rf"{_PERCENTILE}[ _]+{_METRIC}"),

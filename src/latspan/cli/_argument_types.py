@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _TARGET: Final = re.compile(
-    r"(?P<goal>.+?)\s+(?:<=?\s*)?(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)", re.DOTALL
+    r"(?P<goal>.+?)\s+(?:<=?\s*)?(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s)", re.DOTALL
 )
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from latspan._instrument import Exchange, SentRequest, body_tracker
+from latspan._instrument import Exchange, SentRequest, _bodies, body_tracker
+from latspan._instrument._promotion import promoted
 from latspan._segments import Kind, Outcome
 from latspan.testing import ManualClock, capture
 
@@ -87,6 +88,27 @@ def test_a_body_that_is_decoded_by_who_reads_it(decoded: bool) -> None:
         assert watching is not None
         watching.read(watching.reading(), EVENT)
         assert (watching.operation.kind is Kind.CALL) is decoded
+
+
+def test_a_body_that_two_threads_read_is_promoted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that comes second leaves the call of the first one in place."""
+
+    def promoted_by_another_thread_meanwhile(*arguments: Any) -> None:
+        watching.operation = promoted(*arguments) or watching.operation
+        assert promoted(*arguments) is None
+
+    monkeypatch.setattr(_bodies, "_promoted", promoted_by_another_thread_meanwhile)
+    with capture() as seen:
+        exchange, response = begin(), Response()
+        exchange.response_received(200, {"content-type": "text/event-stream"}, response)
+        found = body_tracker(response)
+        assert found is not None
+        watching = found
+        for data in (EVENT, b"data: [DONE]\n\n"):
+            watching.read(watching.reading(), data)
+        watching.ended(watching.reading())
+    (record,) = seen.records
+    assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
 
 
 def test_a_body_that_its_library_decodes_after_each_read() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import latspan
+from latspan import _runtime
 from latspan._instrument._hooks import open_exchange
 from latspan._operations import HttpExchange, ModelCall, SentRequest, end_left_operations
 from latspan._operations._open_operations import open_operations
@@ -74,6 +75,43 @@ def test_an_exchange_that_has_ended_is_not_promoted() -> None:
         assert _promoted(exchange) is None
     (record,) = seen.records
     assert record.kind == "http"
+
+
+def test_an_exchange_that_was_promoted_keeps_nothing() -> None:
+    """The application may keep the response, which may hold the exchange."""
+    with capture() as seen:
+        exchange = _opened()
+        exchange.expect_stream()
+        exchange.keep_copy(None, b"an event")
+        reads = exchange.reads
+        call = _promoted(exchange)
+        assert call is not None
+        assert (exchange.reads, exchange.parts, exchange.request) == (None, [], None)
+        assert (call.reads, call.parts) == (reads, [b"an event"])
+        call.end(Outcome.COMPLETED)
+    assert len(seen.records) == 1
+
+
+def test_the_promotion_survives_a_request_around_it_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The call is registered already, so it is recorded."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    def ignore(*_: object) -> None:
+        pass
+
+    with capture() as seen:
+        exchange = _opened()
+        monkeypatch.setattr(ModelCall, "join", fail)
+        monkeypatch.setattr(_runtime, "log_internal_error", ignore)
+        call = _promoted(exchange)
+        assert call is not None
+        call.end(Outcome.COMPLETED)
+    (record,) = seen.records
+    assert record.kind == "call"
 
 
 def test_a_promotion_that_fails_leaves_the_exchange_open(monkeypatch: pytest.MonkeyPatch) -> None:
