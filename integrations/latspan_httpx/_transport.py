@@ -50,9 +50,9 @@ current: ContextVar[TransportSend | None] = ContextVar("latspan_httpx_sending", 
 
 class _Aside:
     """
-    An untracked request inside a tracked one.
+    A request that is not recorded.
 
-    While it is in progress, sends are not recorded on the tracked request.
+    While it is in progress, sends are not recorded on a request around it either.
     """
 
     __slots__ = ("_token",)
@@ -89,13 +89,13 @@ class TransportSend:
         request: The request object of the client library.
     """
 
-    __slots__ = ("_active", "_loan", "_request", "_token", "exchange", "over", "sends")
+    __slots__ = ("_active", "_lent_headers", "_request", "_token", "exchange", "over", "sends")
 
     def __init__(self, exchange: Exchange, request: Any) -> None:
         self.exchange = exchange
         """The exchange."""
         self._request = request
-        self._loan = _LentHeaders(exchange, request.headers)
+        self._lent_headers = _LentHeaders(exchange, request.headers)
         self.sends: list[tuple[Any, Any]] = []
         """httpcore request of each send, with the extensions that it had before."""
         self.over = False
@@ -141,7 +141,7 @@ class TransportSend:
             current.reset(self._token)
         except ValueError:
             pass
-        self._loan.give_back(self._request.headers)
+        self._lent_headers.give_back(self._request.headers)
 
 
 class _LentHeaders:

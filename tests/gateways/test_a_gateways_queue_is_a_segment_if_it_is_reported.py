@@ -41,10 +41,10 @@ class Waited:
 
 
 def _seen(
-    server: LlamaServer | ScriptedServer, haproxy: Path, folder: Path, *, tells: bool
+    server: LlamaServer | ScriptedServer, haproxy: Path, folder: Path, *, reports_wait: bool
 ) -> list[Waited]:
     with (
-        haproxy_before(server.url, haproxy, folder, tells=tells) as gateway,
+        haproxy_before(server.url, haproxy, folder, reports_wait=reports_wait) as gateway,
         capture(clock=MonotonicClock()) as captured,
     ):
         ask(gateway.base_url, PROMPTS, model=MODEL, at_once=CLIENTS, tokens=TOKENS)
@@ -70,7 +70,7 @@ def test_with_its_header_the_wait_is_the_gateways(
     """It is as long as the gateway's log says, and what follows is llama.cpp's."""
 
     def taken() -> tuple[int, list[Waited]]:
-        return len(model.launches()), _seen(model, haproxy, tmp_path, tells=True)
+        return len(model.launches()), _seen(model, haproxy, tmp_path, reports_wait=True)
 
     # A client that another program delays by more than 5 ms rejects what the gateway reports.
     launched_before, seen = when_still(taken)
@@ -105,7 +105,7 @@ def test_without_it_the_wait_for_llama_cpps_headers_is_called_its_queue(
     model: LlamaServer, haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:
     """An estimate, and said to be one: a client cannot tell the two queues apart."""
-    seen = _seen(model, haproxy, tmp_path, tells=False)
+    seen = _seen(model, haproxy, tmp_path, reports_wait=False)
 
     off = _off_ms(seen, "queue")
     measured("queue less the gateway's log", off)
@@ -122,11 +122,11 @@ PLAIN: Final = Script.chat(tokens=TOKENS, prefill_ms=30, gap_ms=5, flavor="plain
 
 
 def _seen_with_prefills(
-    haproxy: Path, folder: Path, *, tells: bool
+    haproxy: Path, folder: Path, *, reports_wait: bool
 ) -> tuple[list[Waited], list[float]]:
     """Return what was seen, and what the server made each request wait by its own account."""
     with ScriptedServer(PLAIN) as server:
-        seen = _seen(server, haproxy, folder, tells=tells)
+        seen = _seen(server, haproxy, folder, reports_wait=reports_wait)
         truth = server.served_requests(requests=len(PROMPTS))
     return seen, [
         (each.first_token_ns - each.accepted_ns) / MS
@@ -139,7 +139,9 @@ def test_without_it_the_wait_for_another_server_is_not_divided(
     haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:
     """It is `server_wait`, all of it: neither the queue's nor the prefill's."""
-    seen, prefill_ms = when_still(lambda: _seen_with_prefills(haproxy, tmp_path, tells=False))
+    seen, prefill_ms = when_still(
+        lambda: _seen_with_prefills(haproxy, tmp_path, reports_wait=False)
+    )
 
     off = _off_ms(seen, "server_wait")
     measured("server_wait less the gateway's log", off)
@@ -154,7 +156,7 @@ def test_with_it_the_wait_for_another_server_is_split(
     haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:
     """The gateway's part is known, the rest stays `server_wait`."""
-    seen, prefill_ms = when_still(lambda: _seen_with_prefills(haproxy, tmp_path, tells=True))
+    seen, prefill_ms = when_still(lambda: _seen_with_prefills(haproxy, tmp_path, reports_wait=True))
 
     off = _off_ms(seen, "gateway")
     measured("gateway less the gateway's log", off)

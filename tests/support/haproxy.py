@@ -13,9 +13,9 @@ from typing import Final
 from support.daemons import listens, running
 from support.otlp import free_port
 
-__all__ = ["TELLS_ITS_WAIT", "HAProxy", "haproxy_before"]
+__all__ = ["REPORTS_WAIT", "HAProxy", "haproxy_before"]
 
-TELLS_ITS_WAIT: Final = 'http-response add-header Server-Timing "gateway;dur=%Tw"'
+REPORTS_WAIT: Final = 'http-response add-header Server-Timing "gateway;dur=%Tw"'
 """The configuration line that the documentation recommends; the tests run exactly this line."""
 
 # Without `http-no-delay`, HAProxy waits for more data before it forwards a part of a stream.
@@ -36,7 +36,7 @@ frontend gateway
   log-format "waited %[capture.req.hdr(0)] %Tw"
   default_backend models
 backend models
-  {tells}
+  {reports_wait}
   server model {upstream} maxconn {at_once}
 """
 _WAITED: Final = re.compile(
@@ -82,7 +82,7 @@ class HAProxy:
 
 @contextmanager
 def haproxy_before(
-    server_url: str, program: Path, folder: Path, *, at_once: int = 1, tells: bool
+    server_url: str, program: Path, folder: Path, *, at_once: int = 1, reports_wait: bool
 ) -> Generator[HAProxy]:
     """
     Run HAProxy inside the block.
@@ -92,7 +92,7 @@ def haproxy_before(
         program: Path of HAProxy.
         folder: Folder for its configuration and its log.
         at_once: Maximum number of concurrent requests; the others wait.
-        tells: Whether its responses report the waiting time.
+        reports_wait: Whether its responses report the waiting time.
     """
     port = free_port()
     config = folder / "haproxy.cfg"
@@ -101,7 +101,7 @@ def haproxy_before(
             port=port,
             upstream=server_url.removeprefix("http://"),
             at_once=at_once,
-            tells=TELLS_ITS_WAIT if tells else "",
+            reports_wait=REPORTS_WAIT if reports_wait else "",
         )
     )
     log = folder / "haproxy.log"

@@ -110,7 +110,7 @@ def llama(*, slots: int = 1, context: int = 4096) -> Generator[LlamaServer]:
 def queueing_haproxy(url: str, folder: Path) -> Generator[str]:
     """Run an HAProxy that sends one request at a time to a server, and reports the wait."""
     haproxy = _program("haproxy", "haproxy")
-    with haproxy_before(url, haproxy, folder, at_once=1, tells=True) as gateway:
+    with haproxy_before(url, haproxy, folder, at_once=1, reports_wait=True) as gateway:
         yield gateway.url
 
 

@@ -58,16 +58,8 @@ if TYPE_CHECKING:
     from latspan._instrument._patching import Patches, Wrapper, impersonate
     from latspan._instrument._responses import track_http_response, track_response
     from latspan._instrument._served import ServerRequest
-    from latspan._instrument._stream_classes import (
-        patch_stream,
-        patch_stream_holder,
-        track_stream,
-    )
-    from latspan._instrument._streams import (
-        StreamTracker,
-        aiter_tracked,
-        iter_tracked,
-    )
+    from latspan._instrument._stream_classes import patch_stream, patch_stream_holder, track_stream
+    from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
     from latspan._instrument._timings import ServerTimingHeader
     from latspan._instrument._urls import is_excluded, port_of, sent_request
     from latspan._instrument._warm import WarmupResult, warm

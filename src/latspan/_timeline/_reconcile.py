@@ -144,13 +144,16 @@ def reconcile(
     A client takes its timestamp after the event, and later still if the process has to wait for a
     processor. So the server may have begun its work as soon as sending began, and the first token
     may have arrived as soon as the reported prefill ended. Three durations are checked. Each is
-    counted from the start of sending, and must end before an instant that the client measured: 1.
-    The reported time until the headers (the time of the gateways, or the elapsed time that a header
-    reports) must end before the headers arrive. 2. The reported time before the first token must
-    end before that token arrives. 3. The sum of all reported times, or the reported total if that
-    is longer, must end before the end of the stream. Each sum may exceed its limit by 5 ms or 1 %,
-    whichever is more; the excess is cut. A larger excess, or a negative time, rejects the whole
-    report.
+    counted from the start of sending, and must end before an instant that the client measured:
+
+    - the reported time until the headers (the time of the gateways, or the elapsed time that a
+      header reports) before the headers arrive,
+    - the reported time before the first token before that token arrives,
+    - the sum of all reported times, or the reported total if that is longer, before the end of the
+      stream.
+
+    Each may exceed its limit by 5 ms or 1 %, whichever is more; the excess is cut. A larger excess,
+    or a negative time, rejects the whole report.
 
     Reports are checked one after the other, the server's first and the outermost gateway's last.
     The report of a gateway must leave room for the times of its server, because the server measured
