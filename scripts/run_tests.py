@@ -13,7 +13,7 @@ starts, and its output when it ends, so suites do not interleave.
 
 Tests that measure milliseconds need the machine to themselves. With ``--alone`` each environment
 runs them separately, one suite after the other, and the other suites run without them. The variable
-``LATSPAN_TESTS`` is ``together`` or ``alone`` then: see ``tests/conftest.py``.
+``LATSPAN_TESTS`` is ``together``, ``alone`` or ``undisturbed`` then: see ``tests/conftest.py``.
 
 The tests that run alone use less than half of a processor, because they wait for their servers. On
 Linux, the other suites use the rest at the same time. They run in the scheduling class for idle
@@ -21,8 +21,8 @@ processors: as soon as a process of another class can run, it takes their place.
 must not start its programs in a new session, because Linux divides the processors equally among
 sessions. Programs that start and end still delay the others by some milliseconds, so name the
 suites that start many of them last, and the environment with the longest tests that run alone after
-the others. On other systems, and with ``--jobs 1``, the tests that run alone begin when all others
-have ended.
+the others. So tests that judge a p95 or every request are ``undisturbed``: they run when all others
+have ended. On other systems, and with ``--jobs 1``, the same holds for the tests that run alone.
 
 With ``--cover PYTHON`` the suites of that interpreter record the branch coverage of the package;
 those of tests that run alone do not, because it slows the code. The coverage is printed, and the
@@ -47,7 +47,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
@@ -59,7 +59,7 @@ NO_TESTS_COLLECTED = 5
 COVERAGE = Path("build/coverage")
 BELOW_FLOOR = 2
 
-Phase = Literal["together", "alone"] | None
+Phase = Literal["together", "alone", "undisturbed"] | None
 Queue = tuple[int, Sequence["Suite"]]
 """Number of suites that run at once, and the suites in their order."""
 
@@ -100,8 +100,8 @@ class Suite:
 
     def __str__(self) -> str:
         part = f" ({len(self.files)} files)" if self.files else ""
-        alone = ", tests that run alone" if self.phase == "alone" else ""
-        return f"{' '.join(self.folders)}{part} with {self.python}{alone}"
+        alone = {"alone": ", tests that run alone", "undisturbed": ", undisturbed tests"}
+        return f"{' '.join(self.folders)}{part} with {self.python}{alone.get(self.phase or '', '')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +162,18 @@ class Runner:
         with tempfile.TemporaryDirectory() as scratch:
             report, log = Path(scratch, "report.xml"), Path(scratch, "output")
             tests = suite.files or suite.folders
-            records = suite.python == self._covered and suite.phase != "alone"
+            measures = suite.phase in {"alone", "undisturbed"}
+            records = suite.python == self._covered and not measures
             coverage = ["-m", "coverage", "run"] if records else []
             command = [suite.python, *coverage, "-m", "pytest", *tests, f"--junit-xml={report}"]
             with log.open("wb") as output:
                 status = self._run([*command, *self._arguments], suite.phase, output.fileno())
             counts = counts_in(report)
             text = log.read_text(errors="replace")
-        # A selection such as -k can leave a suite without tests, and few suites have such that
-        # run alone.
+        # A selection such as -k can leave a suite without tests, and few suites have tests that
+        # measure.
         is_empty = status == NO_TESTS_COLLECTED
-        is_well = status == 0 or (is_empty and (bool(self._arguments) or suite.phase == "alone"))
+        is_well = status == 0 or (is_empty and (bool(self._arguments) or measures))
         if not is_well and counts.failed == 0:
             counts += Counts(failed=1)
         return Result(counts, is_well, text, time.monotonic() - began)
@@ -311,8 +312,10 @@ def main(arguments: list[str]) -> int:
     for suite in together if options.alone else ():
         folders_of.setdefault(suite.python, {}).update(dict.fromkeys(suite.folders))
     alone = [Suite(python, tuple(folders), "alone") for python, folders in folders_of.items()]
+    undisturbed = [replace(suite, phase="undisturbed") for suite in alone]
     queues = [(1, alone), (options.jobs, together)]
     phases = [queues] if at_once else [queues[1:], queues[:1]]
+    phases.append([(1, undisturbed)])
     total, well = Counts(), True
     began = time.monotonic()
     try:

@@ -60,15 +60,19 @@ def measured(request: pytest.FixtureRequest) -> Measured:
     return note
 
 
-_MARKS_OF_ALONE: Final = re.compile(r"\bmark\.alone\b|\bmeasured\b")
-"""Matches in every file with tests that run alone."""
+_SIGNS: Final = {
+    "alone": re.compile(r"\bmark\.alone\b|\bmeasured\b"),
+    "undisturbed": re.compile(r"\bmark\.undisturbed\b"),
+}
+"""What matches in every file with tests that run in a process of this name."""
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Do not import files without tests that run alone, if only those are wanted."""
-    if os.environ.get("LATSPAN_TESTS") != "alone" or collection_path.suffix != ".py":
+    """Do not import files without tests that measure, if only those are wanted."""
+    sign = _SIGNS.get(os.environ.get("LATSPAN_TESTS", ""))
+    if sign is None or collection_path.suffix != ".py":
         return None
-    return None if _MARKS_OF_ALONE.search(collection_path.read_text()) else True
+    return None if sign.search(collection_path.read_text()) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -76,30 +80,44 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Deselect the tests that another pytest process runs, according to ``LATSPAN_TESTS``.
 
     Tests that measure milliseconds run ``alone``: those with the marker of that name, and those
-    with the fixture ``measured``. All others can run ``together`` with other suites.
+    with the fixture ``measured``. Of these, the ones with the marker ``undisturbed`` run when no
+    other suite runs. All others can run ``together`` with other suites.
     """
     phase = os.environ.get("LATSPAN_TESTS")
-    if phase not in {"alone", "together"}:
+    if phase not in {*_SIGNS, "together"}:
         return
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        runs_alone = "measured" in fixtures or item.get_closest_marker("alone") is not None
-        (kept if runs_alone is (phase == "alone") else left_out).append(item)
+        (kept if _phase_of(item) == phase else left_out).append(item)
     if phase == "together":
-        _check_files_of_alone(left_out)
+        _check_signs(left_out)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
 
 
-def _check_files_of_alone(items: Sequence[pytest.Item]) -> None:
-    """Fail if no process would run a test, because its file does not show that it runs alone."""
-    files = {item.path for item in items}
-    unseen = [str(path) for path in files if not _MARKS_OF_ALONE.search(path.read_text())]
+def _phase_of(item: pytest.Item) -> str:
+    if item.get_closest_marker("undisturbed") is not None:
+        return "undisturbed"
+    fixtures = getattr(item, "fixturenames", ())
+    measures = "measured" in fixtures or item.get_closest_marker("alone") is not None
+    return "alone" if measures else "together"
+
+
+def _check_signs(items: Sequence[pytest.Item]) -> None:
+    """Fail if no process would run a test, because its file does not show that it measures."""
+    files = {(item.path, _phase_of(item)) for item in items}
+    unseen = [(str(path), phase) for path, phase in files if not _sign_in(path, phase)]
     if unseen:
-        what = f"tests run alone, but neither 'mark.alone' nor 'measured' is in {sorted(unseen)}"
+        what = (
+            "'mark.undisturbed', or for tests that run alone 'mark.alone' or 'measured', must be"
+            f" in the file of each such test: {sorted(unseen)}"
+        )
         raise pytest.UsageError(what)
+
+
+def _sign_in(path: Path, phase: str) -> bool:
+    return _SIGNS[phase].search(path.read_text()) is not None
 
 
 @pytest.hookimpl(wrapper=True)

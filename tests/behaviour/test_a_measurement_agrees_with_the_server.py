@@ -30,8 +30,6 @@ _MIDDLE = Script.chat(tokens=40, prefill_ms=100, gap_ms=10, flavor="plain")
 _LONG = Script.chat(tokens=64, prefill_ms=200, gap_ms=10, flavor="plain")
 _METRICS = ("time_to_first_token", "time_per_output_token", "duration")
 
-pytestmark = pytest.mark.alone
-
 
 def _percentile(values: Sequence[float], percentile: int) -> float:
     ordered = sorted(values)
@@ -75,6 +73,7 @@ def _measured(folder: Path, script: Script, *load: str) -> tuple[Measured, _Erro
     return done, errors
 
 
+@pytest.mark.undisturbed
 @pytest.mark.parametrize(
     ("script", "load"),
     [
@@ -95,6 +94,7 @@ def test_it_is_exact_with_up_to_ten_in_flight(
         assert abs(error) <= max(2, 0.01 * expected), f"p{p} of {metric}: {error:.2f} ms"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "load",
     [("--concurrency", "50", "--requests", "300"), ("--rate", "60", "--requests", "300")],

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+import pytest
+
 from latspan.testing import LlamaServer, RequestRecord, Script, ScriptedServer, capture
 from support.chats import SLACK_MS, MonotonicClock, ask, duration_ms, most_cut_ms, source_of
 from support.haproxy import haproxy_before
@@ -64,6 +66,7 @@ def _off_ms(seen: Sequence[Waited], segment: str) -> list[float]:
     return [duration_ms(each.record, segment) - each.gateway_ms for each in seen]
 
 
+@pytest.mark.undisturbed
 def test_with_its_header_the_wait_is_the_gateways(
     model: LlamaServer, haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:

@@ -25,7 +25,7 @@ from support.bedrock import CONVERSE, knows, make_client
 from tests.clients.conftest import ANTHROPIC, MESSAGES, OPENAI
 from tests.support.tls import CERTIFICATE, trusting_context
 
-__all__ = ["PROGRAMS", "Program", "Setting", "with_every_program"]
+__all__ = ["PROGRAMS", "Program", "Setting", "with_every_program", "with_every_program_marked"]
 
 _GOOD_BYE_S: Final = 10.0
 
@@ -481,16 +481,35 @@ _IS_BESIDE: Final = find_spec("opentelemetry.instrumentation.httpx") is not None
 """Whether this is the environment with other instrumentations, which has older SDKs."""
 
 
-def _param(program: Program) -> Any:
+def _param(program: Program, *further: pytest.MarkDecorator) -> Any:
     missing = [package for package in program.needs if find_spec(package) is None]
     marks = (
         pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
         pytest.mark.skipif(
             _IS_BESIDE and not program.is_sdk, reason="the same version is tested in .venv"
         ),
+        *further,
     )
     return pytest.param(program, id=program.name, marks=marks)
 
 
-with_every_program = pytest.mark.parametrize("program", [_param(program) for program in PROGRAMS])
+def with_every_program_marked(**marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """
+    Mark a test that runs with each client.
+
+    Args:
+        marks: A further marker for a client, by its name with ``_`` instead of ``-``.
+    """
+    params = [
+        _param(program, *(mark for name, mark in marks.items() if name == _key(program)))
+        for program in PROGRAMS
+    ]
+    return pytest.mark.parametrize("program", params)
+
+
+def _key(program: Program) -> str:
+    return program.name.replace("-", "_")
+
+
+with_every_program = with_every_program_marked()
 """Marks a test of what holds whatever the client."""

@@ -11,7 +11,7 @@ import pytest
 
 from latspan import Kind, Source
 from latspan.testing import RequestRecord, Script, ServedRequest, ServerFlavor
-from tests.clients.truth.programs import Program, with_every_program
+from tests.clients.truth.programs import Program, with_every_program, with_every_program_marked
 from tests.clients.truth.site import Site
 from tests.clients.truth.situations import Situation
 from tests.conftest import Measured
@@ -78,7 +78,8 @@ def test_with_evidence(program: Program, site: Site, measured: Measured) -> None
     _agree(pairs, truths, measured)
 
 
-@with_every_program
+# This client's own time for an event is nearest to the limit.
+@with_every_program_marked(openai_aiohttp=pytest.mark.undisturbed)
 def test_without_evidence(program: Program, site: Site, measured: Measured) -> None:
     """The composite wait, the generation, its gaps and pace, from a server that says nothing."""
     if not program.parses_at_once:

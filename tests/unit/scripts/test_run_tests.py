@@ -43,7 +43,9 @@ def suite(folder: Path, *tests: str) -> str:
 def configure(folder: Path) -> None:
     """Give the tests in a folder the configuration of this project's tests."""
     (folder / "conftest.py").write_text(CONFTEST.read_text())
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = alone: measures\n")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    alone: measures\n    undisturbed: judges a p95\n"
+    )
 
 
 def run(
@@ -113,13 +115,17 @@ def test_marked():
 def test_with_the_fixture(measured):
     assert os.environ["LATSPAN_TESTS"] == "alone"
 
+@pytest.mark.undisturbed
+def test_of_each_request(measured):
+    assert os.environ["LATSPAN_TESTS"] == "undisturbed"
+
 def test_any_other():
     assert os.environ["LATSPAN_TESTS"] == "together"
 """
     one = suite(tmp_path / "one", measures, PASSES)
     two = suite(tmp_path / "two", PASSES)
 
-    assert run(f"{one},{two}", options=("--alone",)) == (0, "5 passed, 0 failed, 0 skipped")
+    assert run(f"{one},{two}", options=("--alone",)) == (0, "6 passed, 0 failed, 0 skipped")
 
 
 # If it ran together with other tests, everything that it starts would yield.
@@ -145,6 +151,44 @@ def test_program():
     one = suite(tmp_path / "one", policies)
 
     assert run(one, options=("--alone",)) == (0, "3 passed, 0 failed, 0 skipped")
+
+
+@pytest.mark.parametrize("jobs", ["1", "4"])
+def test_undisturbed_tests_run_when_all_others_have_ended(tmp_path: Path, jobs: str) -> None:
+    configure(tmp_path)
+    ends = f"""
+import pytest
+from pathlib import Path
+
+ENDED = Path({str(tmp_path)!r}, "ended")
+
+@pytest.mark.undisturbed
+def test_undisturbed():
+    assert sorted(ENDED.read_text()) == ["a", "t", "t"]
+
+@pytest.mark.alone
+def test_alone():
+    _end("a")
+
+def test_together():
+    _end("t")
+
+def _end(letter):
+    with ENDED.open("a") as file:
+        file.write(letter)
+"""
+    further = f"""
+from pathlib import Path
+
+def test_together():
+    with Path({str(tmp_path)!r}, "ended").open("a") as file:
+        file.write("t")
+"""
+    one, two = suite(tmp_path / "one", ends), suite(tmp_path / "two", further)
+
+    ran = run(one, two, options=("--alone", "--jobs", jobs))
+
+    assert ran == (0, "4 passed, 0 failed, 0 skipped")
 
 
 def test_a_test_that_no_process_would_run_is_an_error(tmp_path: Path) -> None:
