@@ -43,6 +43,9 @@ _NEW_CONNECTIONS: Final = Situation(
 
 _Truth = Callable[[ServedRequest], int]
 
+_with_each_program = with_every_program_marked(openai_aiohttp=pytest.mark.undisturbed)
+"""The median of this client's ``stream_close`` is nearest to the limit."""
+
 
 def _kept_alive(dialect: ServerFlavor) -> Situation:
     script = replace(Script.chat(**_PLAN, flavor=dialect), finish_gap_ns=_FINISH_GAP_NS)
@@ -61,7 +64,7 @@ def _close(served: ServedRequest) -> int:
     return _at(served.end_ns) - served.token_ns[-1]
 
 
-@with_every_program
+@_with_each_program
 def test_with_evidence(program: Program, site: Site, measured: Measured) -> None:
     """Queue, prefill, network, decode and the close, from a server that reports its timings."""
     if not program.hears_timings:
@@ -78,8 +81,7 @@ def test_with_evidence(program: Program, site: Site, measured: Measured) -> None
     _agree(pairs, truths, measured)
 
 
-# This client's own time for an event is nearest to the limit.
-@with_every_program_marked(openai_aiohttp=pytest.mark.undisturbed)
+@_with_each_program
 def test_without_evidence(program: Program, site: Site, measured: Measured) -> None:
     """The composite wait, the generation, its gaps and pace, from a server that says nothing."""
     if not program.parses_at_once:
