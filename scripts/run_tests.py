@@ -60,6 +60,9 @@ COVERAGE = Path("build/coverage")
 BELOW_FLOOR = 2
 
 Phase = Literal["together", "alone", "undisturbed"] | None
+MEASURING = {"alone": "tests that run alone", "undisturbed": "undisturbed tests"}
+"""Phases of the tests that measure milliseconds, in words."""
+
 Queue = tuple[int, Sequence["Suite"]]
 """Number of suites that run at once, and the suites in their order."""
 
@@ -100,8 +103,8 @@ class Suite:
 
     def __str__(self) -> str:
         part = f" ({len(self.files)} files)" if self.files else ""
-        alone = {"alone": ", tests that run alone", "undisturbed": ", undisturbed tests"}
-        return f"{' '.join(self.folders)}{part} with {self.python}{alone.get(self.phase or '', '')}"
+        tests = f", {MEASURING[self.phase]}" if self.phase in MEASURING else ""
+        return f"{' '.join(self.folders)}{part} with {self.python}{tests}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ class Runner:
         with tempfile.TemporaryDirectory() as scratch:
             report, log = Path(scratch, "report.xml"), Path(scratch, "output")
             tests = suite.files or suite.folders
-            measures = suite.phase in {"alone", "undisturbed"}
+            measures = suite.phase in MEASURING
             records = suite.python == self._covered and not measures
             coverage = ["-m", "coverage", "run"] if records else []
             command = [suite.python, *coverage, "-m", "pytest", *tests, f"--junit-xml={report}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -493,23 +493,13 @@ def _param(program: Program, *further: pytest.MarkDecorator) -> Any:
     return pytest.param(program, id=program.name, marks=marks)
 
 
-def with_every_program_marked(**marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
-    """
-    Mark a test that runs with each client.
-
-    Args:
-        marks: A further marker for a client, by its name with ``_`` instead of ``-``.
-    """
-    params = [
-        _param(program, *(mark for name, mark in marks.items() if name == _key(program)))
-        for program in PROGRAMS
-    ]
+def with_every_program_marked(
+    marks: Mapping[str, Sequence[pytest.MarkDecorator]],
+) -> pytest.MarkDecorator:
+    """Mark a test that runs with each client, and give some clients, by name, further markers."""
+    params = [_param(program, *marks.get(program.name, ())) for program in PROGRAMS]
     return pytest.mark.parametrize("program", params)
 
 
-def _key(program: Program) -> str:
-    return program.name.replace("-", "_")
-
-
-with_every_program = with_every_program_marked()
+with_every_program = with_every_program_marked({})
 """Marks a test of what holds whatever the client."""

@@ -43,7 +43,7 @@ _NEW_CONNECTIONS: Final = Situation(
 
 _Truth = Callable[[ServedRequest], int]
 
-_with_each_program = with_every_program_marked(openai_aiohttp=pytest.mark.undisturbed)
+_with_each_program = with_every_program_marked({"openai-aiohttp": [pytest.mark.undisturbed]})
 """The median of this client's ``stream_close`` is nearest to the limit."""
 
 
