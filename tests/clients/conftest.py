@@ -8,9 +8,9 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
+    Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -165,7 +165,7 @@ class Driver:
             scripts, self.clock, library=self.sdk.library, asynchronous=self.asynchronous, **times
         )
 
-    def sending(self, pieces: Sequence[bytes], gap_ms: int = 10, **fields: str) -> Any:
+    def sending(self, pieces: Iterable[bytes], gap_ms: int = 10, **fields: str) -> Any:
         """Return a transport that answers with an event stream, a piece every ``gap_ms``."""
         headers = {"content-type": "text/event-stream", **fields}
 

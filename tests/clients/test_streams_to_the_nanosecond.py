@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from latspan import Kind, Source, TokenSource
 from latspan._units import BILLIONTHS
 from latspan.integrations import Outcome
-from latspan.testing import Captured, MetricValue, RequestRecord, Script
-from tests.clients.conftest import Driver
+from latspan.testing import Captured, MetricValue, PayloadPart, RequestRecord, Script, Step
+from tests.clients.conftest import MESSAGES, Driver, Visit
 
 MS = 1_000_000
 
@@ -309,6 +310,58 @@ def test_a_caller_who_waits_before_the_first_read_has_no_measured_ttft(
     record = _only(seen)
     assert record.metrics["time_to_first_token"].source is Source.ESTIMATED
     assert "consumer" in _totals(record)
+
+
+async def _read_bytes(driver: Driver, client: Any, visit: Visit) -> None:
+    """Send a chat without the SDK's methods, and read its body as it arrives."""
+    url = "https://model.test/v1/chat/completions"
+    body = {"model": "m", "messages": MESSAGES, "stream": True}
+    async with driver.entered(client._client.stream("POST", url, json=body)) as response:
+        await driver.read(
+            response.aiter_raw() if driver.asynchronous else response.iter_raw(), visit
+        )
+
+
+@pytest.mark.parametrize("hold_ms", [0, 500])
+def test_a_comment_does_not_date_the_token_behind_it(
+    driver: Driver, seen: Captured, hold_ms: int
+) -> None:
+    """The read of the token waits less than 1 ms, and the caller may have paused before."""
+    beside = Step(PayloadPart.COMMENT, gap_ns=100 * MS)
+    words = (Step(PayloadPart.TEXT, gap_ns=MS // 2, text=word, tokens=1) for word in ("a", "b"))
+
+    def hold(data: bytes) -> None:
+        if data.startswith(b":"):
+            driver.clock.advance(hold_ms * MS)
+
+    transport = driver.transport(Script(steps=(beside, *words)))
+    driver.run(transport, lambda client: _read_bytes(driver, client, hold))
+
+    ttft = _only(seen).metrics["time_to_first_token"]
+    if hold_ms == 0:
+        assert (ttft.value, ttft.source) == (100 * MS + MS // 2, Source.MEASURED)
+    else:
+        # It may have arrived at any time since the comment.
+        assert (ttft.value, ttft.source) == (600 * MS, Source.ESTIMATED)
+
+
+def test_an_event_arrives_with_its_last_byte(driver: Driver, seen: Captured) -> None:
+    """Its parts follow each other in less than 1 ms, so no read of the later ones has to wait."""
+    event = b'data: {"choices": [{"index": 0, "delta": {"content": "word"}}]}\n\n'
+    last = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
+
+    def one_by_one() -> Iterator[bytes]:
+        driver.clock.advance(100 * MS)
+        for byte in event:
+            driver.clock.advance(MS // 10)
+            yield bytes([byte])
+        yield last
+
+    transport = driver.sending(one_by_one(), gap_ms=0)
+    driver.run(transport, lambda client: _read_bytes(driver, client, lambda _data: None))
+
+    ttft = _only(seen).metrics["time_to_first_token"]
+    assert (ttft.value, ttft.source) == (100 * MS + len(event) * MS // 10, Source.MEASURED)
 
 
 def test_an_answer_in_one_piece(driver: Driver, seen: Captured) -> None:

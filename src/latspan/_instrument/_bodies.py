@@ -147,23 +147,37 @@ class BodyTracker:
         """Record the read that began at ``before_ns`` and returned ``data``."""
         self._reading = False
         self._interrupted = None
-        operation = self.operation
+        operation, returned_ns = self.operation, self._last_return_ns
         after_ns = self._last_return_ns = operation.now()
         if operation.finished:
             return
         operation.resume()
-        arrival = self._arrival
-        # Only data of a read that had to wait is known to have just arrived.
-        if (
-            arrival is None
-            or after_ns - before_ns >= READER_BOUND_NS
-            or arrival[1] - arrival[0] < READER_BOUND_NS
-        ):
+        if self._arrival is None or returned_ns is None:
             self._arrival = before_ns, after_ns
+        else:
+            self._note_further_part(before_ns, after_ns, self._arrival, before_ns - returned_ns)
         if not self.coded:
             self._feed(data)
         elif self._whole is not None and not self._decoded:
             self._whole.add(data)
+
+    def _note_further_part(
+        self, before_ns: int, after_ns: int, arrival: tuple[int, int], paused_ns: int
+    ) -> None:
+        """
+        Note when what follows an incomplete event or a comment arrived.
+
+        Only data of a read that waited is known to have just arrived. What is read immediately
+        after it belongs to the same wait. After a pause of the caller, the rest of an event most
+        probably arrived with its beginning, and the arrival of one after a comment is unknown.
+        """
+        waited, waited_before = after_ns - before_ns, arrival[1] - arrival[0]
+        paused = paused_ns >= READER_BOUND_NS
+        inside = self._events is not None and self._events.is_inside
+        if waited >= READER_BOUND_NS or waited_before < READER_BOUND_NS or (paused and not inside):
+            self._arrival = before_ns, after_ns
+        elif not paused:
+            self._arrival = arrival[0], after_ns
 
     def decoded(self, data: bytes) -> None:
         """Record ``data``, which the client library's decoder produced from the last read."""

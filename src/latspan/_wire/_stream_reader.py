@@ -56,6 +56,11 @@ class StreamReader(ABC):
         self.foreign = False
         """``True`` if the stream belongs to none of the known APIs; further input is ignored."""
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether a part of an event has arrived that is not yet complete."""
+        return bool(self._parts)
+
     @abstractmethod
     def feed(self, data: bytes) -> int:
         """Return the highest chunk kind of the events completed by ``data``, as a plain integer."""

@@ -329,10 +329,12 @@ class Held(IntervalExporter):
 
     def __init__(self, *, clock: ManualClock) -> None:
         super().__init__(clock=clock)
+        self.begun = threading.Event()
         self.all_ended = threading.Event()
 
     def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
         """Wait, and accept the batch."""
+        self.begun.set()
         assert self.all_ended.wait(DEADLINE_S)
         return super().send(spans)
 
@@ -342,13 +344,15 @@ def test_the_size_of_a_batch_is_limited_in_bytes(clock: ManualClock) -> None:
     outlet = Held(clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, size_bytes=3_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
+    # It is sent at once, and as long as that takes, the others wait together.
+    end_span(export, "first", text="x" * 5_000)
+    assert outlet.begun.wait(DEADLINE_S)
     for name in "abcdef":
         end_span(export, name, text="x" * (5_000 if name == "d" else 1_000))
     outlet.all_ended.set()
     assert export.flushing()(DEADLINE_S)
 
-    assert "".join(name for _, sent in outlet.sent for name in sent) == "abcdef"
-    assert [sent for _, sent in outlet.sent] == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    assert [sent for _, sent in outlet.sent] == [["first"], ["a", "b"], ["c"], ["d"], ["e", "f"]]
     export.closing()(DEADLINE_S)
 
 
