@@ -22,10 +22,10 @@ from latspan.testing import Script, ScriptedServer, ServedRequest
 from support.measuring import Measured, chats_of, measure
 from support.stillness import when_still
 
-# Responses of 0.14 s, 0.5 s and 0.8 s. Requests delay each other when they start, so the more are
+# Responses of 0.07 s, 0.5 s and 0.8 s. Requests delay each other when they start, so the more are
 # in flight, the rarer their starts must be. The p95 of 20 requests would be the second slowest one,
 # which a busy machine may delay; that of 60 is the fourth slowest.
-_SHORT = Script.chat(tokens=16, prefill_ms=60, gap_ms=5, flavor="plain")
+_SHORT = Script.chat(tokens=9, prefill_ms=30, gap_ms=5, flavor="plain")
 _MIDDLE = Script.chat(tokens=40, prefill_ms=100, gap_ms=10, flavor="plain")
 _LONG = Script.chat(tokens=64, prefill_ms=200, gap_ms=10, flavor="plain")
 _METRICS = ("time_to_first_token", "time_per_output_token", "duration")
@@ -79,7 +79,7 @@ def _measured(folder: Path, script: Script, *load: str) -> tuple[Measured, _Erro
     [
         (_SHORT, ("--concurrency", "1", "--requests", "60", "--warmup", "2")),
         (_MIDDLE, ("--concurrency", "10", "--requests", "100")),
-        (_SHORT, ("--rate", "6", "--requests", "60", "--warmup", "2", "--arrivals", "constant")),
+        (_SHORT, ("--rate", "12", "--requests", "60", "--warmup", "2", "--arrivals", "constant")),
         (_MIDDLE, ("--rate", "20", "--requests", "100")),
     ],
     ids=["one at a time", "ten at a time", "at most one in flight", "about ten in flight"],
