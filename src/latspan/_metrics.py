@@ -363,6 +363,9 @@ def metric_named(name: str) -> Metric:
     try:
         return _BY_ANY_NAME[name]
     except KeyError:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            hint = "the name comes first, for example percentile('ttft', 95)"
+            raise UnknownNameError(f"a metric has a name, not {name!r}", hint=hint) from None
         if name in tuple(SegmentName):
             raise UnknownNameError(
                 f"no metric '{name}': it is a segment",

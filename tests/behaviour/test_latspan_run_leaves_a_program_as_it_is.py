@@ -107,6 +107,18 @@ def test_a_program_that_cannot_be_run_has_a_shells_exit_code(
     assert done.stderr.startswith(f"error: {word}\n")
 
 
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_an_option_behind_the_dashes_is_taken_for_a_program(command: str) -> None:
+    """The hint shows the order that was meant."""
+    done = ran(sys.executable, "-m", "latspan", command, "--", "--all", "python", "app.py")
+
+    assert done.returncode == 127
+    assert done.stderr == (
+        "error: program not found: '--all'\n"
+        f"hint: options of latspan come before --: latspan {command} --all -- ...\n"
+    )
+
+
 def test_without_a_program_the_usage_is_printed() -> None:
     """The exit code is that of a usage error."""
     done = ran(*RUN)

@@ -223,6 +223,9 @@ def test_impossible_settings_are_refused() -> None:
         ScriptedServer(slots=0)
     with pytest.raises(ConfigError, match="at least one script"):
         ScriptedServer([])
+    no_script: Any = "chat"
+    with pytest.raises(ConfigError, match=r"(?s)a script is a Script.*use Script\.chat\(\)"):
+        ScriptedServer(no_script)
     with pytest.raises(ConfigError, match="unreachable=True cannot be served"):
         ScriptedServer(Script.unreachable_server())
     with pytest.raises(ServerStartError, match="context manager"):

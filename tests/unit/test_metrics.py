@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -126,3 +127,11 @@ def test_a_segment_is_no_metric() -> None:
     with pytest.raises(UnknownNameError, match="no metric 'queue': it is a segment") as caught:
         metric_named("queue")
     assert "segment('queue')" in str(caught.value.hint)
+
+
+def test_a_metrics_name_is_a_text() -> None:
+    """Often the two arguments of ``percentile`` are swapped."""
+    swapped: Any = 95
+    with pytest.raises(UnknownNameError, match="a metric has a name, not 95") as caught:
+        metric_named(swapped)
+    assert caught.value.hint == "the name comes first, for example percentile('ttft', 95)"

@@ -74,11 +74,12 @@ def configure(**settings: object) -> None:
     Spans use the application's tracer provider if it sets one, before or after this call, and
     otherwise a private one that exports over OTLP. Histograms are exported as OTLP metrics on
     latspan's own thread. A further call replaces the previous configuration once every part of the
-    new one has been created; if that fails, the previous configuration stays in effect. A child
-    process that is forked later does not need to call this: it exports its own data, as a separate
-    service instance. If SIGTERM has its default action, and this function is called on the main
-    thread, everything recorded is exported before the signal ends the process. If
-    ``OTEL_SDK_DISABLED`` is true, latspan stays off.
+    new one has been created: what was recorded is exported, and the next snapshot starts empty. If
+    the call fails, the previous configuration stays in effect. A child process that is forked later
+    does not need to call this: it exports its own data, as a separate service instance. If SIGTERM
+    has its default action, and this function is called on the main thread, everything recorded is
+    exported before the signal ends the process. If ``OTEL_SDK_DISABLED`` is true, latspan stays
+    off.
 
     Args:
         settings: Fields of :class:`latspan.Config`, which describes each. An omitted field is read

@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
     path = shutil.which(program[0])
     if path is None:
-        return explain_missing(program[0])
+        return explain_missing(program[0], command="doctor")
     with _rejected_variables_explained():
         try:
             status, report = observe_program(path, program)

@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     path = shutil.which(program[0])
     if path is None:
-        return explain_missing(program[0])
+        return explain_missing(program[0], command="run")
     if not arguments.report and arguments.record is None:
         return _become(path, program)
     return _run_to_end(path, program, record=arguments.record, report=arguments.report)
@@ -207,16 +207,24 @@ def explain_error(path: str, error: OSError) -> int:
     return _NOT_EXECUTABLE
 
 
-def explain_missing(name: str) -> int:
-    """Print why no program is called ``name``, and return the exit code."""
+def explain_missing(name: str, *, command: str) -> int:
+    """
+    Print why no program is called ``name``, and return the exit code.
+
+    Args:
+        name: The program.
+        command: The command of latspan that was to run it: ``run`` or ``doctor``.
+    """
     if os.path.dirname(name) and os.path.exists(name):  # noqa: PTH110, PTH120
         print_message(f"error: '{name}' is not executable")
         if name.endswith(".py"):
-            print_message(f"hint: latspan run -- python {name}")
+            print_message(f"hint: latspan {command} -- python {name}")
         return _NOT_EXECUTABLE
     print_message(f"error: program not found: '{name}'")
-    if os.path.exists(name):  # noqa: PTH110
-        print_message(f"hint: latspan run -- python {name}")
+    if name.startswith("-"):
+        print_message(f"hint: options of latspan come before --: latspan {command} {name} -- ...")
+    elif os.path.exists(name):  # noqa: PTH110
+        print_message(f"hint: latspan {command} -- python {name}")
     return _NOT_FOUND
 
 

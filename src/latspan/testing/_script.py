@@ -234,6 +234,14 @@ class Script:
             UnknownNameError: There is no such flavor or ending.
             ValueError: A number is out of its range.
         """
+        for name, milliseconds in (
+            ("queue_ms", queue_ms),
+            ("prefill_ms", prefill_ms),
+            ("gap_ms", gap_ms),
+            ("role_ms", role_ms),
+        ):
+            if milliseconds is not None and milliseconds < 0:
+                raise ValueError(f"{name} is at least 0, not {milliseconds:g}")
         if tokens_per_chunk < 1:
             raise ValueError(f"a chunk holds at least 1 token, not {tokens_per_chunk}")
         plan = [

@@ -196,6 +196,9 @@ class ScriptedServer:
 
 def _servable(scripts: Script | Iterable[Script]) -> tuple[Script, ...]:
     plan = (scripts,) if isinstance(scripts, Script) else tuple(scripts)
+    for script in plan:
+        if not isinstance(script, Script):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"a script is a Script, not {script!r}", hint="use Script.chat()")
     if any(script.unreachable for script in plan):
         raise ConfigError(
             "a script with unreachable=True cannot be served",

@@ -105,6 +105,8 @@ def test_impossible_scripts_are_refused() -> None:
     """A script reports its error on construction."""
     with pytest.raises(ValueError, match="queue_ns is at least 0"):
         Script(queue_ns=-1)
+    with pytest.raises(ValueError, match="prefill_ms is at least 0, not -3"):
+        Script.chat(prefill_ms=-3)
     with pytest.raises(ValueError, match="cannot be cached"):
         Script(prompt_tokens=1, cached_tokens=2)
     with pytest.raises(ValueError, match="cannot be cached"):
