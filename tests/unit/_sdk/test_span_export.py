@@ -360,16 +360,17 @@ def test_the_size_of_the_queue_is_limited_in_bytes(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The oldest spans are dropped and counted, and one warning is logged."""
-    outlet = IntervalExporter(*[SpanAnswer(False, again=True, retry_after_s=1)] * 9, clock=clock)
-    batches = SpanBatches(100, size=100, delay_s=3600, queue_bytes=3_000_000)
+    outlet = Held(clock=clock)
+    batches = SpanBatches(100, size=1, delay_s=3600, queue_bytes=3_000_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
+    end_span(export, "first")
+    assert outlet.begun.wait(DEADLINE_S)
     for name in "abcdef":
         end_span(export, name, text="x" * 1_000_000)
-    clock.advance(1_000_000_000)
-    outlet._answers.clear()  # pyright: ignore[reportPrivateUsage]
-    export.flushing()(DEADLINE_S)
+    outlet.all_ended.set()
+    assert not export.flushing()(DEADLINE_S)
 
-    assert [name for _, sent in outlet.sent for name in sent][-2:] == ["e", "f"]
+    assert [sent for _, sent in outlet.sent] == [["first"], ["e"], ["f"]]
     assert lost(export) == {"queue_full": 4, "refused": 0}
     assert [record.getMessage() for record in caplog.records] == [
         "the queue holds spans of more than 3 MB: the oldest are dropped"
