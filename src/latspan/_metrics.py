@@ -62,7 +62,7 @@ class Expectations:
 
 
 DEFAULT_EXPECTATIONS: Final = Expectations()
-"""Defaults for chat: first token within 0.5 s, then five tokens per second: a fast reader."""
+"""Defaults for chat and a fast reader: first token within 0.5 s, then five tokens per second."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,8 +195,9 @@ LATENCY_METRICS: Final = _by_name(
         "fluidity",
         "ratio",
         "met deadlines / all deadlines; the first token is due first_token_target_ms after start,"
-        " each other one token_target_ms after the previous deadline; a late token misses each"
-        " deadline that passed before it arrived, and the next one counts from its arrival",
+        " each further token token_target_ms after the previous deadline; a late token misses each"
+        " deadline that passed before it arrived, and the next deadline is token_target_ms after"
+        " that arrival",
         _NO_SCHEDULE,
         "fluidity-index, arXiv 2507.09019 (Etalon), algorithm 1",
     ),
@@ -219,13 +220,13 @@ FROM_START: Final = frozenset(
         "time_to_first_visible_token",
     }
 )
-"""Metrics that begin at the start of a request, and so exist from its scheduled time too."""
+"""Metrics measured from the start of a request, and therefore also from its scheduled time."""
 
 OF_REQUESTS: Final = ("duration", "time_to_first_visible_token")
 """Metrics of a user request; the others are of its calls."""
 
 FIRST_TOKENS: Final = ("time_to_first_token", "time_to_first_visible_token")
-"""Metrics that a response without a token never reaches, whatever the limit is."""
+"""Times to a first token. A stream without a token misses every target for them."""
 
 _USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
 
@@ -365,7 +366,7 @@ def metric_named(name: str) -> Metric:
     except KeyError:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             hint = "the name comes first, for example percentile('ttft', 95)"
-            raise UnknownNameError(f"a metric has a name, not {name!r}", hint=hint) from None
+            raise UnknownNameError(f"{name!r} is not the name of a metric", hint=hint) from None
         if name in tuple(SegmentName):
             raise UnknownNameError(
                 f"no metric '{name}': it is a segment",
@@ -410,9 +411,9 @@ def stalls(
         limit_ns: Longest gap that does not count as a stall.
 
     Returns:
-        The number of stalls, their time past the limit in nanoseconds, and the fraction that this
-        is of all gaps, the time from the first token to the last: in [0, 1,000,000,000) billionths,
-        ``None`` if no time passed.
+        The number of stalls; the total time by which they exceed the limit, in nanoseconds; and the
+        stall ratio: that time divided by the sum of all gaps, which is the time from the first
+        token to the last. The ratio is in [0, 1,000,000,000) billionths, ``None`` if the sum is 0.
     """
     count = excess_ns = 0
     if max(gaps_ns, default=0) > limit_ns:

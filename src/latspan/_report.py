@@ -66,7 +66,8 @@ def diagnose(
         A diagnosis that ``print`` shows as text and a notebook as HTML.
 
     Raises:
-        ConfigError: ``goal``, ``limit_ms`` or ``kind`` is not valid.
+        ConfigError: ``goal`` or ``limit_ms`` is not valid, or ``kind`` is a kind other than
+            ``request`` and ``call``.
         UnknownNameError: There is no such metric, or no such kind.
         MissingExtraError: The extra ``study`` is not installed.
     """

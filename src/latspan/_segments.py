@@ -1,8 +1,9 @@
 """
 Types of the vocabulary: marks, segments, sources, outcomes, and timings that a server reports.
 
-A *mark* is an instant, a *segment* the interval between two. Segments of one timeline are
-exclusive and tile its duration in integer nanoseconds, so they always sum to it.
+A *mark* is an instant, and a *segment* is the interval between two instants. The segments of one
+timeline neither overlap nor leave a gap. Their lengths are integer nanoseconds, so the sum of the
+lengths is always the duration of the timeline.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ class Outcome(StrEnum):
     """How a call ended; every call has exactly one."""
 
     COMPLETED = "completed"
-    """The response was received up to its end mark."""
+    """The response is complete; a stream was received up to its end mark, as ``[DONE]``."""
     TRUNCATED = "truncated"
     """The body ended without its end mark."""
     CLOSED_EARLY = "closed_early"
@@ -259,8 +260,9 @@ class ReportedTimings(NamedTuple):
     """
     Timings that one system, a model server or a gateway in front of it, reported in one response.
 
-    All times are durations in nanoseconds, ``None`` if not reported. An adapter returns an
-    impossible value as a negative one: the report is checked later against the client's times.
+    All times are durations in nanoseconds, ``None`` if not reported. For an impossible value, an
+    adapter returns a negative number. The later check against the client's times then rejects the
+    report.
 
     Args:
         system: Evidence adapter that read the report, for example ``llama_cpp``.
@@ -269,8 +271,8 @@ class ReportedTimings(NamedTuple):
         model_load_ns: Time spent loading the model.
         prefill_ns: Processing of the prompt, up to the first token.
         decode_ns: From the first token to the end of generation.
-        head_ns: From the request to the head of the response, including all of the above that
-            came before it. It is used only as a check.
+        head_ns: From the request to the head of the response, including those of the times listed
+            before this one that passed before the head. It is used only as a check.
         total_ns: Total time of the system for the response, waits and the parts above included. It
             is used as a check. For a response that is not streamed, it also separates the time of
             the system from the time of the network.
@@ -279,8 +281,9 @@ class ReportedTimings(NamedTuple):
             the network and every gateway that reports no time.
         decode_to_last_token: Whether ``decode_ns`` ends with the last token and excludes the end of
             the response.
-        has_unreported_front: Whether a part of the server that reports no time handles the request
-            before the parts above. The rest of the wait is then not network time alone.
+        has_unreported_front: Whether another component of the server, which reports no time,
+            handles the request before the reported times begin. The rest of the wait is then not
+            network time alone.
         raw: The system's own field names and finite values, recorded on the span under
             ``latspan.reported.*``.
     """

@@ -95,9 +95,9 @@ class UnknownNameError(LatspanError, LookupError):
     """
     No metric, segment, unit, setting, attribute, kind or degradation has the given name.
 
-    A query also raises it for an attribute value that was never recorded. A query that names no
-    kind also raises it if the outermost recorded kind of timeline (for example `request`) has no
-    values of the metric, but a kind inside it (for example `call`) has.
+    A query also raises it for an attribute value that was never recorded. A query without a kind is
+    about the outermost recorded kind of timeline, for example `request`. The query raises this
+    error if that kind has no values of the metric, but an inner kind has them, for example `call`.
     """
 
 

@@ -132,6 +132,6 @@ def test_a_segment_is_no_metric() -> None:
 def test_a_metrics_name_is_a_text() -> None:
     """Often the two arguments of ``percentile`` are swapped."""
     swapped: Any = 95
-    with pytest.raises(UnknownNameError, match="a metric has a name, not 95") as caught:
+    with pytest.raises(UnknownNameError, match="95 is not the name of a metric") as caught:
         metric_named(swapped)
     assert caught.value.hint == "the name comes first, for example percentile('ttft', 95)"

@@ -8,8 +8,9 @@ takes the last interval itself and passes it to the local exporters, which need 
 is held while local exporters receive an interval, so that the two threads never send to one at the
 same time.
 
-The export thread works in slices, and gives way between them. It may do so while it holds `_turn`,
-because `shutdown` switches the pauses off before it waits.
+The export thread works in slices, and pauses between them so that other threads can run. It may
+pause while it holds `_turn`, because `shutdown` switches the pauses off before it waits for the
+thread.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ DEFAULT_IDLE_S: Final = 3600.0
 
 class IntervalExporter(Protocol):
     """
-    Exporter of intervals; it keeps values that it could not deliver until the next interval.
+    Exporter of intervals; undelivered values are kept and sent with the next interval.
 
     Attributes:
         local: Whether the exporter needs no network, so that it can be used even after the timeout.

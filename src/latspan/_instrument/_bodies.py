@@ -86,7 +86,7 @@ class BodyTracker:
         decoded: bool = False,
     ) -> None:
         self.operation = operation
-        """The call or exchange; the call after a promotion."""
+        """The call or exchange; if the exchange has become a call, that call."""
         self._attempt = attempt
         self._request_body = request_body
         self._entered = self._reading = self._reading_before = False
@@ -165,11 +165,12 @@ class BodyTracker:
         self, before_ns: int, after_ns: int, arrival: tuple[int, int], paused_ns: int
     ) -> None:
         """
-        Note when what follows an incomplete event or a comment arrived.
+        Record the arrival of data that follows an incomplete event or a comment.
 
-        Only data of a read that waited is known to have just arrived. What is read immediately
-        after it belongs to the same wait. After a pause of the caller, the rest of an event most
-        probably arrived with its beginning, and the arrival of one after a comment is unknown.
+        Data is known to have just arrived only if the read had to wait for it. Data that is read
+        immediately afterwards belongs to the same wait. If the caller paused before the read, the
+        rest of an event most probably arrived together with the beginning of that event. The
+        arrival of an event after a comment is then unknown.
         """
         waited, waited_before = after_ns - before_ns, arrival[1] - arrival[0]
         paused = paused_ns >= READER_BOUND_NS
@@ -269,7 +270,7 @@ class BodyTracker:
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
         """Record that the read begun at ``before_ns`` was cancelled; another read may follow."""
-        # Not the exception: it references its frames, and those reference the response.
+        # The exception is not stored: it references its frames, which reference the response.
         outcome, error_type = outcome_of(error), error_type_of(error)
         self._interrupted = before_ns, self.operation.now(), outcome, error_type
 
@@ -303,7 +304,7 @@ class BodyTracker:
         self.operation.end(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
 
     def _judged(self, outcome: Outcome) -> tuple[Outcome, str | None]:
-        """Return outcome and error type, after the end mark and the status are applied."""
+        """Return outcome and error type, which also depend on the end mark and HTTP status."""
         operation, attempt, events = self.operation, self._attempt, self._events
         if events is not None:
             with _runtime.handle_internal_errors("the last events of a body"):
@@ -318,7 +319,7 @@ class BodyTracker:
         return outcome if by_status is Outcome.COMPLETED else by_status, attempt.error_type
 
     def _note_early_end(self) -> None:
-        """Record on the call the provisional end, which holds if nothing more is read."""
+        """Record a provisional end of the call, which becomes final if nothing more is read."""
         if self._interrupted is not None:
             before_ns, after_ns, outcome, error_type = self._interrupted
             self.operation.leave(
@@ -339,8 +340,8 @@ class BodyTracker:
         Record that the caller stopped iterating; inside ``with`` the exit still follows.
 
         Args:
-            iterator: The iterator. It has no effect if it was never read, reached the end, or is
-                not the last open one.
+            iterator: The iterator. The method has no effect if the iterator was never read, reached
+                the end, or is not the last open one.
         """
         if iterator not in self._readers:
             return
@@ -377,7 +378,7 @@ class BodyTracker:
             if self.silent or self.operation.finished:
                 return
             unread = self._last_return_ns is None
-            # For a caller that neither read nor closed it, the response ended with its headers.
+            # If the caller neither read nor closed the response, the call ended with its headers.
             self._end(
                 Outcome.ABANDONED if unread else Outcome.CLOSED_EARLY,
                 self._attempt.end_ns if unread else self._last_return_ns,

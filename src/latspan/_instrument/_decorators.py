@@ -146,11 +146,11 @@ def scope_entering(current: Callable[[], AbstractContextManager[_T]]) -> ScopeMa
 
 def named_scope(subject: Any, scope: Callable[[str], ScopeManager[Any]]) -> Any:
     """
-    Return the scope of a name, or a function whose runs are scopes with the function's name.
+    Return a scope with a given name, or a function whose runs are scopes with the function's name.
 
     Args:
-        subject: The name of the scope, or the function.
-        scope: Returns the scope of a name.
+        subject: Name of the scope, or the function to decorate.
+        scope: Function that returns a scope with a given name.
     """
     # A `classmethod` object is not callable.
     if callable(subject) or isinstance(subject, classmethod):

@@ -1,15 +1,16 @@
 """
 Discovery of latspan's integrations, and functions that switch them on and off together.
 
-An integration of latspan's own distribution is loaded when the library is imported that its name
-ends with, and not before: ``latspan_openai`` when ``openai`` is, and ``latspan_google.genai`` when
-``google.genai`` is. Until then it is *awaited*. If the library is a namespace package, whose import
-runs no code, the packages inside it are awaited. The integrations of other distributions are loaded
-at once, because only their code defines which import they wait for.
+The name of an integration ends with the name of its library, for example ``latspan_openai`` or
+``latspan_google.genai``. An integration of latspan's own distribution is loaded when its library is
+imported, and not before. Until then the library is *awaited*. If the library is a namespace
+package, whose import runs no code, the packages inside it are awaited. The integrations of other
+distributions are loaded at once, because only their code defines which import they wait for.
 
 No function here holds a lock, because hooks run under import locks. ``_awaited`` is changed by
-atomic operations only. A hook removes its integration from ``_awaited`` after it has switched it
-on, and finds out then whether :func:`uninstrument` was called meanwhile.
+atomic operations only. A hook first switches its integration on, and then removes the integration
+from ``_awaited``. If the integration is no longer there, :func:`uninstrument` was called meanwhile,
+and the hook switches the integration off again.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ _PACKAGES_IN: Final = {
     "mistralai": ("mistralai.client", "mistralai.azure.client", "mistralai.gcp.client"),
 }
 """
-Packages to await, by the namespace package that an integration's name ends with.
+Packages to await, by the namespace package with which the name of an integration ends.
 
-They are the same as in the integration's ``library``, which only its code has.
+They repeat the attribute ``library`` of the integration, whose code is not loaded yet.
 """
 
 _switched_on: Final[dict[str, Instrumentor]] = {}
@@ -189,8 +190,9 @@ def disabled_by(name: str) -> str | None:
     """
     Return the environment variable that disables an integration, ``None`` if none does.
 
-    latspan's own variable may name the library instead: ``openai`` for ``latspan_openai``. In
-    OpenTelemetry's variable, that name disables the instrumentations of other packages only.
+    latspan's own variable may contain the name of the library: ``openai`` for ``latspan_openai``.
+    In OpenTelemetry's variable, ``openai`` disables the instrumentation of another distribution,
+    and not the integration of latspan.
     """
     for variable in DISABLING_VARIABLES:
         named = {part.strip() for part in os.environ.get(variable, "").split(",")}

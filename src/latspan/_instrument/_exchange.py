@@ -162,8 +162,8 @@ class Exchange:
             if not identity.is_valid:
                 return ()
         trace_id, span_id, _, flags, state, _ = identity
-        # Formatted here, because OpenTelemetry's propagator would be the most expensive step of a
-        # operation.
+        # The header is formatted here, because a call of OpenTelemetry's propagator would take more
+        # time than any other step of an operation.
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
         if state is trace.DEFAULT_TRACE_STATE or not state:
             return (parent,)

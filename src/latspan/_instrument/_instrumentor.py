@@ -30,12 +30,12 @@ class Instrumentor(ABC):
 
     A second ``instrument()`` has no effect, and ``uninstrument()`` restores the identical original
     objects. The library is patched when the application imports it, or immediately if it has been
-    imported. So a program that never uses the library does not pay for its import, and a program
-    that must act before the import can still do so.
+    imported. So a program that never uses the library does not import it, and a program that must
+    run code before the import still can.
 
-    Neither method raises, because OpenTelemetry's loader would then skip all other libraries too. A
-    library that is not installed is skipped silently. If its version does not satisfy
-    :attr:`requires`, or a patch fails, the library is skipped with one warning.
+    Neither method raises: after an exception, OpenTelemetry's loader would skip all other libraries
+    too. A library that is not installed is skipped silently. If the version of the library does not
+    satisfy :attr:`requires`, or a patch fails, the library is skipped with one warning.
     """
 
     requires: ClassVar[Collection[str]]
@@ -45,8 +45,9 @@ class Instrumentor(ABC):
     """
     Import package whose import triggers the patches; the first requirement's name if empty.
 
-    A namespace package has no code that is run at its import, so it triggers nothing. The packages
-    inside it that the application may import are listed instead; the first import triggers.
+    The import of a namespace package runs no code, so it cannot trigger the patches. Instead, the
+    packages inside it that the application may import are listed; the first one that is imported
+    triggers the patches.
     """
 
     triggers_start: ClassVar[bool] = True
@@ -59,8 +60,8 @@ class Instrumentor(ABC):
     _is_on: bool
     _patches: Patches | None
     _patching: threading.Lock
-    """Held by the thread that applies the patches. No thread waits for it: the thread that holds it
-    may wait for a module that the other one is importing."""
+    """Held by the thread that applies the patches. No other thread waits for this lock, because the
+    thread that holds it may itself wait for a module that the other thread is importing."""
 
     def __new__(cls) -> Self:
         if "_instance" not in cls.__dict__:
@@ -170,7 +171,7 @@ class Instrumentor(ABC):
 
 
 def triggers_of(integration: Instrumentor) -> tuple[str, ...]:
-    """Return the modules of which the first import triggers the patches of an integration."""
+    """Return the modules that trigger an integration's patches: the first one imported does."""
     library = integration.library or library_of(
         next(iter(integration.instrumentation_dependencies()))
     )
@@ -179,10 +180,11 @@ def triggers_of(integration: Instrumentor) -> tuple[str, ...]:
 
 def package_of(integration: Instrumentor) -> str:
     """
-    Return the import package of the library of an integration, whose name ends with it.
+    Return the import package of an integration's library.
 
-    It is the top-level package, unless the distribution is named after a package inside a
-    namespace package: ``google-genai`` after ``google.genai``.
+    The name of the integration ends with this package. It is the top-level package, unless the
+    distribution is named after a package inside a namespace package, as ``google-genai`` is named
+    after ``google.genai``.
     """
     trigger = triggers_of(integration)[0]
     requirement = next(iter(integration.instrumentation_dependencies()))

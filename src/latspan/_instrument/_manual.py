@@ -171,8 +171,8 @@ class OperationScope(ScopeManager[OpenScope]):
         span_attributes: dict[str, AttributeValue] | None = None,
     ) -> None:
         begin = functools.partial(_begin, kind, name, span_attributes)
-        # The runs have no value: only a `with` statement needs an object, and not each run of a
-        # decorated function.
+        # A run returns no `OpenScope`. Only a `with` statement needs one, so `__enter__` creates
+        # it; the runs of a decorated function do not.
         super().__init__(cast("Callable[[], Run[OpenScope] | None]", begin))
 
     def __enter__(self) -> OpenScope:

@@ -9,14 +9,16 @@ Patches of the SDK methods that return a model's response.
 - A generator function, synchronous or asynchronous, sends it when the first chunk is read. The call
   is opened by the first read.
 
-A patched method raises for wrong arguments when the original one does, and its result has the same
-type. The original method is called exactly once, with the arguments of the caller, unless
-``request_stream_usage`` is configured.
+For wrong arguments, a patched method raises at the same point as the original method. Its result
+has the same type. The original method is called exactly once. It receives the arguments of the
+caller; only with ``request_stream_usage``, latspan may change them.
 
-**Order.** ``open_call`` first, then the original inside ``Call.active()``, so that its requests are
-attempts of the call. ``active`` is left before anything else happens, and the result goes to
-:func:`track_response`, which ends the call or tracks the stream. An exception of the original ends
-the call and propagates unchanged; an exception of latspan is logged.
+**Order.** ``open_call`` runs first. Then the code of the original method runs inside
+``Call.active()``, so that its requests are attempts of the call. (The code of a coroutine function
+or a generator function runs only at its first step, not when the function is called.) ``active`` is
+left before anything else happens, and the result goes to :func:`track_response`, which ends the
+call or tracks the stream. An exception of the original method ends the call and propagates
+unchanged; an exception of latspan is logged.
 """
 
 from __future__ import annotations
@@ -238,7 +240,8 @@ class ModelMethod:
             return wrapped(*args, **kwargs)
         if self._rewrite is not None and runtime.request_stream_usage and requests_usage():
             kwargs = self._rewrite(kwargs)
-        # An SDK raises for wrong arguments here, and starts nothing before it is awaited.
+        # An SDK raises for wrong arguments here, and starts no work before its coroutine is
+        # awaited.
         begun = wrapped(*args, **kwargs)
         return impersonate(self._awaited(begun, instance, kwargs), begun)
 

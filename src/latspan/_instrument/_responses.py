@@ -3,9 +3,9 @@ Results of SDK methods: a stream is tracked to its end, and a complete response 
 
 **Generators.** A generator has no class of its own that could be hooked, so the application
 receives another generator, which reads the SDK's. Many SDKs send the request when the first chunk
-is read. If no request was sent before, the first read is made inside ``Call.active()``, which is
-left within the same step, because a generator runs in the context of its reader. Only then the
-client library counts as having returned the stream.
+is read. If no request was sent before, the first read is made inside ``Call.active()``. A generator
+runs in the context of its reader, so ``active`` is left within the same step. After that, the
+client library is considered to have returned the stream.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def track_contained(call: Call, stream: object, result: Any) -> bool:
     Args:
         call: The open call.
         stream: The stream, or the response whose body the application reads.
-        result: The result. It is recorded too if the body is the application's.
+        result: The result. If ``stream`` is an HTTP response, the result is recorded too.
 
     Returns:
         Whether it is tracked; a generator is not, because it would have to be replaced.

@@ -7,8 +7,8 @@ original for every stream that latspan does not track. A stream is tracked if it
 the stream is deleted. A stream that the caller made from a raw response has no tracker yet; the
 hooks then take over the tracking of the response's body (``claim_body``).
 
-A generator has no class of its own that could be hooked. It is replaced by a generator that reads
-it, which holds the tracker in its frame.
+A generator has no class of its own that could be hooked. latspan replaces it by another generator,
+which reads the original one. The frame of the new generator holds the tracker.
 """
 
 from __future__ import annotations

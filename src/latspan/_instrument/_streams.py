@@ -13,7 +13,7 @@ A caller that stops reading may read on later with another iterator over the sam
 example after ``next(iter(stream))``. Leaving an iteration therefore records a provisional end
 without ending the call. The call ends when the stream is closed or finalised, or when the calls
 that have ended so far are requested (``end_left_operations``). If a stream has several iterators,
-the caller leaves the stream with the last open one.
+the caller has left the stream only when it has left the last open iterator.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class StreamTracker:
         unless the caller reads on.
 
         Args:
-            reader: The iterator. It has no effect if it was never read, or is not the last open
-                one.
+            reader: The iterator. The method has no effect if the iterator was never read, or is not
+                the last open one.
         """
         call, reads = self.call, self.call.reads
         if reader not in self._readers:
@@ -254,9 +254,9 @@ def aiter_tracked(
     """
     Yield the items of ``source``, record each read, and record a ``break`` immediately.
 
-    The event loop closes a dropped asynchronous generator later, in a task of its own. The
-    callback of a weak reference to the generator runs as soon as it is dropped. The arguments are
-    those of :func:`iter_tracked`.
+    If the caller drops an asynchronous generator, the event loop closes the generator later, in a
+    separate task. Therefore latspan uses a weak reference to the generator: its callback runs as
+    soon as the generator is dropped. The arguments are those of :func:`iter_tracked`.
     """
     reader = object()
     generator = _aiterate(source, tracker, stream, reader)

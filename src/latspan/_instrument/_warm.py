@@ -110,7 +110,8 @@ def warm(
         client: Client of the OpenAI or Anthropic SDK, httpx or httpx2.
         url: URL to connect to; defaults to the client's ``base_url``.
         connections: Number of connections to open, at least 1.
-        timeout_s: Maximum duration of each step of each request, in seconds, greater than 0.
+        timeout_s: Time limit of each step of each request in seconds, greater than 0. The steps are
+            waiting for a connection of the pool, connecting, writing and reading.
 
     Returns:
         The result. If the server cannot be reached or the client is not supported,
@@ -128,7 +129,7 @@ def warm(
 
 
 _Steps = Generator[Callable[[], Any], Any, WarmupResult]
-"""Generator of steps to run; it is sent the result of each step, or thrown its exception."""
+"""Generator of steps. The caller runs each step, and sends its result or throws its exception."""
 
 
 def _done(steps: _Steps) -> WarmupResult:
@@ -170,7 +171,7 @@ def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _
         start_ns = now()
         for prepare in preparing:
             prepare()
-    except Exception as error:  # noqa: BLE001 - a start-up goes on without it
+    except Exception as error:  # noqa: BLE001 - a start-up continues after it fails
         return WarmupResult(error=error)
     attempts: list[Attempt] = []
     kept, failure = yield from _opened(warmer, attempts, connections, now)
@@ -244,7 +245,9 @@ def _warmer_of(
 
 def _asked(client: Any, url: str | None, timeout_s: float) -> Warmer | UnderlyingClient | None:
     """
-    Return the first result of the integrations of the libraries in the client's class hierarchy.
+    Return the first result that an integration has for the client.
+
+    The integration of each library in the class hierarchy of the client is asked, in order.
     """
     libraries = dict.fromkeys(cls.__module__.partition(".")[0] for cls in type(client).__mro__)
     for library in libraries:

@@ -4,7 +4,7 @@ A measurement from its settings to its recording.
 The measured requests are recorded by the same code as those of an application in production. The
 index, the phase and the dispatch lag of each request are attributes of its record. The statistics
 of the load generator (intended, sent and cut requests, lags, CPU use) are written into the
-manifest. So the study half needs nothing but the recording.
+manifest. So the analysis (``latspan._study``) needs nothing but the recording.
 """
 
 from __future__ import annotations
@@ -447,8 +447,8 @@ def _without_collections() -> Generator[None]:
     """
     Keep Python's garbage collector from pausing the load.
 
-    What exists before the load is not looked at again, and collections of the oldest generation,
-    which take the longest, become rare.
+    Objects that exist before the load are not examined again. The threshold of the youngest
+    generation is raised, so collections of all generations become rare.
     """
     thresholds = gc.get_threshold()
     gc.collect()

@@ -62,9 +62,9 @@ _CUSTOM_HEADER: Final = "latspan-attributes"
 """Header of the further span attributes, as a JSON object."""
 _LONGEST_HEADER: Final = 4_096
 """
-Maximum number of characters of that header.
+Maximum number of characters of the header ``latspan-attributes``.
 
-Servers refuse requests with more than 8 kB of headers, and the application has its own.
+Servers refuse requests with more than 8 kB of headers, and the application sends other headers too.
 """
 
 
@@ -327,7 +327,8 @@ class _HandoffHere(Handoff):
 
 
 def _propagate() -> Any:
-    # Its import loads the propagators, which takes 5 ms and only a handoff with headers needs.
+    # Imported here, because the import loads the propagators. That takes 5 ms, and only a handoff
+    # with headers needs them.
     from opentelemetry import propagate
 
     return propagate

@@ -1,5 +1,5 @@
 """
-What a call of a model and an HTTP exchange outside any call have in common while they are open.
+Open operation: the common base of a model call and of an HTTP exchange outside any call.
 
 **States.** An operation is open from its construction until :meth:`Operation.end`. While it is
 open, its caller may stop reading and read on, any number of times: ``leave`` stores a tentative
@@ -10,7 +10,7 @@ one that removes the operation from ``open_operations`` continues. After that, `
 and nothing that is read later may change what is recorded.
 
 **Threads.** ``end`` may run on any thread, also in a finaliser, which the garbage collector may run
-while any lock is held. So ``end`` only fixes outcome, instant and reads. ``_record_end`` then
+while any lock is held. So ``end`` only stores outcome, instant and reads. ``_record_end`` then
 builds the timeline, ends the span and records the values: on the caller's thread if the span must
 end inline, otherwise on the worker thread. It takes the end out of the list ``_ending``; removing
 an item is atomic, so it runs once even if both threads start it.
@@ -71,8 +71,8 @@ class Operation(ResponseParts):
         attributes: Attributes of the span at its start, which a sampler may read.
         series: Its series attributes, in addition to those of the surrounding code.
         server: Host and port of the server, ``None`` if unknown.
-        client: Client object of the client library, if the integration registers the requests that
-            this client builds, so that they are recognized as attempts; otherwise ``None``.
+        client: Client object of the client library, ``None`` unless the integration registers the
+            requests that this client builds. Registered requests are recognized as attempts.
         api_format: API format of the response; ``None`` if the response is not read.
         streamed: Whether the response is a stream of chunks.
         choices: Number of choices requested.
@@ -148,7 +148,7 @@ class Operation(ResponseParts):
         """The clock's method ``monotonic_ns``, bound once because it is called twice per chunk."""
         self.start_ns = self.now()
         self.finished = False
-        """Whether it has ended; in a forked child, the operations of the parent have."""
+        """Whether it has ended; always true for an operation of the parent in a forked child."""
         self._ending: list[tuple[Outcome, int, str | None]] = []
         self.outcome: Outcome | None = None
         """
@@ -157,8 +157,9 @@ class Operation(ResponseParts):
         """
         self._observation = None if runtime.observe is None else runtime.observe()
         self._loop: LoopWatch | None = None
-        # Last known instants at which another task or the timer ran on the event loop: before the
-        # start of the operation, before its first attempt, and before its end
+        # Last known instants at which another task, or the timer that watches the event loop, ran
+        # on the loop: before the start of the operation, before its first attempt, and before its
+        # end.
         self._start_other_ns: int | None = None
         self._prepare_other_ns: int | None = None
         self._done_other_ns: int | None = None
@@ -216,9 +217,9 @@ class Operation(ResponseParts):
         Use the span that ``sink`` opens, if there is no span yet.
 
         Args:
-            sink: Sink that provides the span: one that uses the span that another instrumentation
-                opened inside the operation, or, at its end, the runtime's sink, which opens a new
-                span.
+            sink: Sink that provides the span. Inside the operation, it is a sink that uses the span
+                of another instrumentation. At the end of the operation, it is the runtime's sink,
+                which opens a new span.
         """
         if not self.spanned:
             self._open_span(sink, self.span.context)

@@ -19,8 +19,8 @@ call is open, a request is an attempt of it in three cases.
 Every other request is an HTTP exchange of its own, for example a request of another task, or a
 token request of a transport, regardless of the server.
 
-An attempt takes one of the requests that forward it. A second one, after the first or at the
-same time, is another attempt: see :meth:`latspan._instrument.Exchange.send_begins`.
+One request that forwards an attempt is part of that attempt. A second such request, after the first
+or at the same time, is another attempt: see :meth:`latspan._instrument.Exchange.send_begins`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class OwnRequests:
             self._built, self._describe = request, describe
 
     def redirected(self, sent: SentRequest, status: int, headers: Any) -> None:
-        """Record a response that is a redirect, or one to a request that followed a redirect."""
+        """Record a redirect response, or the response to a request that followed a redirect."""
         location = headers.get("location") if status in REDIRECTS else None
         self.redirected_to = None
         if location is not None:
@@ -146,8 +146,8 @@ class OwnRequests:
 
         Args:
             sent: Request that a transport received.
-            in_this_context: Function that returns whether the call was entered in this context,
-                and this is not a copy that a task or thread inherited.
+            in_this_context: Function that returns whether the call was entered in the current
+                context itself. It is false in a copy of that context, as a task or thread inherits.
         """
         built = self._built
         if built is not None and sent.request is built:

@@ -76,7 +76,7 @@ class Distribution:
         return self.histogram.clamped
 
     def source_fractions(self) -> dict[Source | TokenSource, float]:
-        """Return, per source, the fraction of the values that have it, in (0, 1], largest first."""
+        """Return the fraction of the values from each source, in (0, 1], largest fraction first."""
         whole = sum(self.sources.values())
         by_count = sorted(self.sources.items(), key=lambda item: -item[1])
         return {source: count / whole for source, count in by_count if count}
@@ -131,7 +131,8 @@ class Distribution:
         Return the percentile spectrum: the whole distribution, finer towards its tail.
 
         Args:
-            ticks: Number of points each time the distance to 100 % halves, at least 1.
+            ticks: Number of points in each half of the distance to 100 %, at least 1: from 0 to 50,
+                from 50 to 75, from 75 to 87.5, and so on.
             unit: Unit of the values; no effect on counts and ratios.
 
         Returns:
@@ -155,7 +156,7 @@ class Distribution:
         self, expected_interval: float, *, unit: TimeUnit = "ms"
     ) -> Distribution:
         """
-        Return a copy with the values added that a blocked load generator did not measure.
+        Return a copy that also has the values that a blocked load generator did not measure.
 
         Use it only for a load test whose generator was meant to send at a fixed interval, but sent
         nothing while it waited for a response. Do not use it for the requests of an application's

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Exemplar", "ExemplarReservoir"]
 
 _SAMPLE: Final = 5
-"""The middle one of five requests picked at random lies between p10 and p90 49 times in 50."""
+"""Size of the random sample. In 98 % of such samples, the middle value is between p10 and p90."""
 
 
 class Exemplar(NamedTuple):

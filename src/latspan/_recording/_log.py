@@ -92,7 +92,8 @@ def _snapshot_of(interval: LoggedInterval) -> Snapshot:
 def _key_of(tag: str | None) -> SeriesKey:
     named = read_tag(tag)
     kind = named.attributes.get("kind")
-    # latspan's own tags always have a kind; only they may have attributes of an application.
+    # A tag that latspan wrote has a kind; only such a tag may have attributes of an application. A
+    # tag without a kind is read in the same way if latspan knows all its attributes.
     is_latspans = kind in _KINDS if kind is not None else ATTRIBUTES.issuperset(named.attributes)
     if is_latspans:
         return key_of(named.metric, named.attributes)

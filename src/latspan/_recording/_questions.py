@@ -230,7 +230,7 @@ def hint_for_segment(
             if value not in values:
                 recorded_values = nearest_values(value, {str(each) for each in values})
                 return f"the values of {attribute} recorded for {name}: {recorded_values or 'none'}"
-        return f"the values of {name} have none of these attributes together"
+        return f"no value of {name} has all of these attributes"
     listed = f"segments recorded: {', '.join(recorded) or 'none'}"
     if name in METRIC_NAMES:
         return f"'{name}' is a metric: use metric(\"{name}\")"

@@ -96,8 +96,9 @@ def has_no_token(record: RequestRecord) -> bool:
     """
     Return whether a record is that of a completed stream in which no token arrived.
 
-    Its user never received a first token, so it misses every target for it, as a failed request
-    does. A response that is not streamed has no first token by definition, and misses nothing.
+    The user never received a first token. So the request misses every target for the time to the
+    first token, as a failed request does. A response that is not streamed has no first token by
+    definition, and misses no target.
     """
     return (
         record.outcome is Outcome.COMPLETED

@@ -62,7 +62,7 @@ class Subject(NamedTuple):
         token_type: ``input`` or ``output``.
         service_tier: ``openai.response.service_tier``.
         system_fingerprint: ``openai.response.system_fingerprint``.
-        overflow: ``true`` for the common series of all further series past the cardinality limit.
+        overflow: ``true`` for the one series that counts all values past the cardinality limit.
         custom: Names and values of the application's own attributes that the setting
             ``series_attributes`` names, in the order of the names.
     """
@@ -196,7 +196,7 @@ _SETTABLE: Final = frozenset({"inference_path", "route", "traffic_class", "tenan
 
 
 def is_settable(name: str) -> bool:
-    """Return whether ``latspan.attributes`` sets the attribute, perhaps as one of your own."""
+    """Return whether ``latspan.attributes`` can set it, by an argument or as a custom attribute."""
     return name in _SETTABLE or name not in ATTRIBUTES
 
 
@@ -226,7 +226,7 @@ def refuse_unknown_attributes(names: Iterable[str], keys: Iterable[SeriesKey]) -
             if not keys:
                 raise UnknownNameError(
                     f"no attribute '{name}': no request has been recorded yet",
-                    hint=f"{adds}, and it exists from the first request that has it",
+                    hint=f"{adds}; it is known after the first request that has it",
                 )
             raise UnknownNameError(
                 f"no attribute '{name}'", hint=f"series have {', '.join(sorted(known))}; {adds}"
@@ -271,7 +271,7 @@ def copied(series: Series) -> Series:
 
 
 def added(total: Series | None, later: Series) -> Series:
-    """Return the total of a series with a later interval's values, which it may have already."""
+    """Return the total with the values of a later interval added, unless it has them already."""
     if total is None:
         return later
     return total if total.end_epoch_ns >= later.end_epoch_ns else joined(total, later)

@@ -448,7 +448,8 @@ class Snapshot:
             no_values = hint_for_other_kinds(metric, asked, kinds)
         elif not kinds:
             no_values = hint()
-        # Only a query needs it, and every program that configures latspan imports this module.
+        # Imported here, because only a query needs `_distribution`, and every program that
+        # configures latspan imports the module of the snapshot.
         from latspan._recording._distribution import merged_distribution
 
         return merged_distribution(

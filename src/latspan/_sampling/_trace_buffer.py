@@ -2,10 +2,10 @@
 Buffer of the ended spans of open traces.
 
 **States of a trace.** ``kept`` is ``None`` while the trace is undecided, then ``True`` or
-``False``. An undecided trace holds its ended spans. It is kept as soon as a span fails or a
-decision is positive, and dropped if it is still undecided when its last span ends. Independently of
-that, the trace is closed once no span is open; a later span of the same trace id begins a new
-entry.
+``False``. A trace in the random sample is kept from its start. Any other trace is undecided at
+first, and holds its ended spans. It is kept as soon as a span fails or a decision is positive, and
+dropped if it is still undecided when its last span ends. Whether kept or dropped, a trace is closed
+once none of its spans is open; a later span of the same trace id begins a new entry.
 
 **Threads.** Spans begin and end on any thread, and in finalisers, which may run while the same
 thread holds the lock. Therefore nothing here waits for the lock. Beginning a span takes no lock: it
@@ -30,7 +30,7 @@ from latspan._units import NS_PER_S
 __all__ = ["HeldTrace", "TraceBuffer"]
 
 MOST_OF_ONE: Final = 500
-"""Maximum number of held spans of a trace, without children; more are lost if it is kept."""
+"""Maximum number of held spans of a trace, without children. Others are lost if it is kept."""
 
 MOST_OF_ALL: Final = 5_000
 """Maximum number of held spans of all traces; a span with its segments takes about 5 kB."""
@@ -93,10 +93,11 @@ class TraceBuffer:
     """
     Holds the ended spans of traces until the decision to keep or drop them.
 
-    A trace is kept as soon as a span in it fails, or when an outermost span has ended and the
-    decision is to keep it. It is dropped when its last span has ended without such a reason. Safe
-    to use from many threads and from finalisers, which may run inside any lock: events are queued,
-    and the thread that gets the lock without waiting handles them.
+    A trace is kept from its start if it is in the random sample; otherwise as soon as a span in it
+    fails, or when an outermost span has ended and the decision is to keep the trace. If neither has
+    happened when the last span ends, the trace is dropped. Safe to use from many threads and from
+    finalisers, which may run inside any lock: events are queued, and the thread that gets the lock
+    without waiting handles them.
 
     Args:
         decisions: Returns the object that decides; called again in each forked child.
@@ -134,8 +135,8 @@ class TraceBuffer:
         Args:
             trace_id: Id of the trace.
             begun_epoch_ns: Start of the span, Unix time in nanoseconds.
-            has_local_parent: Whether its parent is in this process. If the trace has ended already
-                and was kept, the span is then kept too.
+            has_local_parent: Whether the parent of the span is in this process. A span with such a
+                parent is kept if its trace has already ended and was kept.
         """
         trace = self._begun(trace_id, begun_epoch_ns, has_local_parent=has_local_parent)
         while trace.is_over:

@@ -61,8 +61,8 @@ class Config:
         protocol: ``http/protobuf`` or ``grpc``. If not set, ``OTEL_EXPORTER_OTLP_PROTOCOL``
             applies, and otherwise ``grpc`` for port 4317 and ``http/protobuf`` for any other.
         service_name: ``service.name`` of exported telemetry. If not set, metrics have the resource
-            of the application's tracer provider, and without such a provider all telemetry has
-            ``OTEL_SERVICE_NAME``.
+            of the application's tracer provider. If the application has no tracer provider, all
+            telemetry has the name in ``OTEL_SERVICE_NAME``.
         export_enabled: Whether to export anything. If false, ``latspan.snapshot()`` still returns
             the histograms.
         metrics_interval_s: Seconds between two exports of metrics, at least 0.001. If not set,
@@ -119,8 +119,8 @@ class Config:
         monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
         watch_event_loop: Whether to watch the asyncio loops of calls, requests and stages, so that
-            the time in which the application blocked a loop is the segment ``event_loop``. A timer
-            runs 100 times per second on each loop that has one of them open.
+            the time in which the application blocked a loop is the segment ``event_loop``. While a
+            call, request or stage is open on a loop, a timer runs on it 100 times per second.
         tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It
             applies only while the application has no tracer provider. Below 1, a trace is kept or
             dropped once it has ended: failed traces, the slowest ones and a few at random are kept.
@@ -284,8 +284,9 @@ def with_parameters_of(
     """
     Return a decorator that gives a function the parameters of ``source``.
 
-    Type checkers, editors and ``help`` show them. The function receives only the arguments that
-    the caller has passed, so an omitted one differs from one that equals the default.
+    Type checkers, editors and ``help`` show these parameters. The function receives only the
+    arguments that the caller has passed, so it can distinguish an omitted argument from one that
+    equals the default.
     """
 
     def decorate(function: Callable[..., _Result]) -> Callable[_Parameters, _Result]:

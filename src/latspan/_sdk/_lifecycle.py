@@ -38,7 +38,7 @@ _SILENCE_S: Final = 1.5
 """
 Time without an accepted message after which a shutdown stops waiting for a receiver, in seconds.
 
-The whole exit of a process is to take at most 2 s longer if its receiver is dead.
+If the receiver does not respond, latspan must delay the exit of a process by at most 2 s in total.
 """
 
 
@@ -48,8 +48,8 @@ _was_configured: bool = False
 
 _observers: Final[list[Observer]] = []
 
-# Reentrant, because a signal handler may call shutdown while its own thread is in it. Held only
-# while `_live` is exchanged, never while waiting.
+# Reentrant, because a signal handler may call `shutdown` while the thread that it interrupts holds
+# the lock. Held only while `_live` is exchanged, never while waiting.
 _lock = threading.RLock()
 
 
@@ -200,10 +200,11 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
 
 def stop_polling() -> None:
     """
-    Let each finished request wake the worker thread, in a process whose total CPU time counts.
+    Let each finished request wake the worker thread, so that the worker does not poll.
 
-    The thread that ends a request then needs some 15 µs to wake the worker. The polls that this
-    saves take 0.2 to 0.5 % of a processor while requests are made.
+    Use this in a process in which the CPU time of all threads matters. Without polling, the thread
+    that ends a request needs some 15 µs to wake the worker. With polling, the polls take 0.2 to
+    0.5 % of a processor while requests are made.
     """
     if _live is not None:
         _live.worker.stop_polling()

@@ -101,7 +101,7 @@ class SpanExport:
         self._batches = span_batches() if batches is None else batches
         self._clock = SystemClock() if clock is None else clock
         self.exporter: Final = DeferredExporter(signal, make_exporter)
-        """The exporter; loading it early saves the first batch the time."""
+        """The exporter; if it is loaded early, the first batch does not wait for the loading."""
         self._resource = resource
         self._closed = False
         self._last = LastExport()
@@ -113,7 +113,8 @@ class SpanExport:
             when_idle=self._send_if_time,
             idle_s=self._batches.delay_s,
         )
-        # At once: no thread can be started any more when the interpreter shuts down.
+        # Started here and not with the first span, because no thread can be started while the
+        # interpreter shuts down.
         self._worker.start()
 
     def _begin(self) -> None:
@@ -299,7 +300,8 @@ class SpanExport:
             self._refused_count += min(response.refused, len(batch))
             self._back_off.accepted()
             self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
-            # If a full batch is already waiting again, the queue is still full.
+            # While another full batch waits, the queue counts as full, so that the warning is not
+            # repeated.
             self._full = self._full and self._queue.holds(
                 self._batches.size, self._batches.size_bytes
             )
@@ -316,7 +318,11 @@ class SpanExport:
             self._refused_count += len(batch)
 
     def _called_ours(self, spans: list[Item]) -> list[Item]:
-        """Return the spans with this process's resource; their provider may have the parent's."""
+        """
+        Return the spans with the resource of this process.
+
+        In a forked child, the provider of the spans may have the resource of the parent process.
+        """
         if self._resource is None:
             return spans
         from opentelemetry.sdk.trace import ReadableSpan

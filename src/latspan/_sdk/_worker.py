@@ -12,10 +12,12 @@ that uses its slice up. A job that takes longer calls ``give_way`` itself.
 
 **Sleeping.** A job must not be left in the queue while the thread sleeps. The thread sets
 ``_asleep`` before it looks at the deque for the last time; a submitter appends its job before it
-reads ``_asleep``. So either the thread finds the job, or the submitter wakes the thread. For two
-seconds after a job, a polling worker looks at the deque at regular intervals instead, and
-submitters need not wake it. ``stop_polling`` makes it sleep after each job, for a process in which
-the CPU time of all threads counts, and not only that of submitters.
+reads ``_asleep``. So either the thread finds the job, or the submitter wakes the thread.
+
+**Polling.** A worker with the argument ``poll_s`` polls: for two seconds after a job, it looks at
+the deque at regular intervals, and submitters need not wake it. This costs CPU time on the worker
+thread, and saves it on the threads of the submitters. ``stop_polling`` switches polling off, for a
+process in which the CPU time of all threads matters.
 
 **Stopping.** The thread may end between the two steps of a submitter: the check of ``_stopped`` and
 the append. The submitter therefore checks ``_stopped`` again after the append. If it is set, the
@@ -51,10 +53,10 @@ class Worker:
     """
     Runs jobs one after another on its own thread, in the order of submission.
 
-    Waking a thread costs the waker a system call, and on a virtual machine an interrupt of another
-    core: up to 0.1 ms on an application thread that has just received its response. A polling
-    worker is woken only if it has had no job for two seconds. Until then it polls, and runs all
-    queued jobs each time.
+    The thread that wakes another thread makes a system call and, on a virtual machine, interrupts
+    another core. This takes an application thread up to 0.1 ms, just after it has received its
+    response. A polling worker is woken only if it has had no job for two seconds. Until then it
+    polls, and each poll runs all queued jobs.
 
     Finalisers submit jobs too: a stream that is garbage collected ends its call on the thread that
     runs the collector.
@@ -65,8 +67,8 @@ class Worker:
         when_idle: Job to repeat while there is no other.
         idle_s: Seconds without a job before ``when_idle`` runs, more than 0.
         slices: Division of the work into slices; of the usual length unless given.
-        poll_s: Seconds between two polls, the longest wait of a job; polling saves submitters the
-            cost of waking the thread. ``None`` if each job wakes the thread.
+        poll_s: Seconds between two polls. A job waits at most this long for an idle worker, and
+            its submitter does not have to wake the thread. ``None`` if each job wakes the thread.
 
     Attributes:
         thread: The thread; ``None`` before it has been started in this process.
@@ -103,7 +105,7 @@ class Worker:
         self._starting = threading.Lock()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Queue ``job``; run it on this thread if the queue is full or the worker has stopped."""
+        """Queue ``job``; if the queue is full or the worker has stopped, the caller runs it."""
         if self._stopped or len(self._jobs) >= _LIMIT:
             _do(job)
             return
@@ -177,10 +179,10 @@ class Worker:
 
     def stop_polling(self) -> None:
         """
-        Sleep after each job until the next one wakes the thread.
+        Sleep whenever no job is queued, until the next job wakes the thread.
 
-        A woken thread still waits for the length of a poll, so that it does not compete with what
-        the submitter does next.
+        A woken thread first waits for ``poll_s`` seconds, so that it does not compete with the
+        submitter for the processor.
         """
         self._polls = 0
         self._delay_s = self._poll_s

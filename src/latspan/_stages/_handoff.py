@@ -72,7 +72,7 @@ def batch(
     Args:
         name: A standard stage, for example ``prefill``, or a name of your own.
         requests: The handoff of each request, see :func:`latspan.handoff`.
-        kind: Standard stage that a name of your own counts as.
+        kind: The standard stage that this stage is a case of, if ``name`` is a name of your own.
         window_s: Time for which requests were collected into the batch, in seconds.
 
     Raises:
@@ -112,7 +112,7 @@ def _begin(
 
 
 class _Stages:
-    """Stages of one batch, each of a different request, so that no stage is the current scope."""
+    """Stages of one batch. Each belongs to another request, so none is the current scope."""
 
     __slots__ = ("_stages",)
 

@@ -129,7 +129,8 @@ def _laid(seen: CallObservation, hidden: Sequence[bool] = (), *, trusted: bool =
 
     Args:
         seen: Observation of the call.
-        hidden: Whether a block may hide the arrival of the chunk of each read; empty if none does.
+        hidden: For each read, whether a block may hide when its chunk arrived; empty if no block
+            hides anything.
         trusted: Whether the reports have been checked, and are cut to fit.
     """
     done_ns = max(seen.start_ns, seen.done_ns)

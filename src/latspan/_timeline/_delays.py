@@ -2,19 +2,20 @@
 Delays of a call by blocks of its event loop, and their separation from all other time.
 
 **What counts.** A block counts where it delayed an instant that the call waited for: the stamp of
-that instant lies in the block. The real instant is unknown, somewhere in the block. The delay is
-the interval from the begin of the block, or from the previous instant of the call if that is later,
-to the stamp; delays of less than 1 ms do not count. A block in the middle of a wait, after which
-the loop was idle again before the awaited instant came, delayed nothing.
+that instant lies in the block. The real instant is somewhere in the block, but unknown. The delay
+ends at the stamp. It begins at the start of the block, or at the previous instant of the call if
+that is later. Delays of less than 1 ms do not count. If the loop was idle again after a block,
+before the awaited instant came, the block delayed nothing.
 
-**Own code.** Code of a call, stage or request may itself block the loop up to an instant. Such an
-instant was delayed only if something else is known to have run on the loop since the previous
-instant, and the delay ends when that last ran. The rest is time of the code itself.
+**Own code.** The code of a call, stage or request may itself block the loop until it reaches an
+instant. Such an instant counts as delayed only if other code is known to have run on the loop since
+the previous instant. The delay then ends at the last known time at which other code ran. The rest
+of the time is that of the call, stage or request itself.
 
-**How it is separated.** The delays are cut out of the time of the call: each collapses to the
-instant at which it began. The segments are laid over the time that remains, by the code that lays
-them without delays, and are then opened again where a delay was cut out. So the segments tile the
-duration whatever the delays are.
+**How it is separated.** The delays are cut out of the time of the call: each delay shrinks to the
+instant at which it began. The segments are laid over the time that remains, by the same code as for
+a call without delays. Then the delays are inserted again where they were cut out. So the segments
+and the delays together always cover the whole duration, without a gap or an overlap.
 
 **Server time.** The server may have worked during a delay. If its reported times do not fit into
 the time that remains, but fit into the time that passed, the difference is the server's: the delays
@@ -67,7 +68,7 @@ class Delay(NamedTuple):
     Interval in which the loop did not run and the call waited for an instant.
 
     Args:
-        begin_ns: Its begin, monotonic nanoseconds.
+        begin_ns: Start of the interval, monotonic nanoseconds.
         until_ns: Stamp of the instant that was delayed.
         length_ns: Time from ``begin_ns`` that counts as a delay, at most up to ``until_ns``.
     """
@@ -81,7 +82,7 @@ def delay_of_own_code(
     blocks: Sequence[Block], since_ns: int, instant_ns: int, other_ns: int | None
 ) -> Delay | None:
     """
-    Return the delay of an instant that code reached, which may have blocked the loop itself.
+    Return the delay of an instant, reached by code that may itself have blocked the loop.
 
     Args:
         blocks: Blocks of the event loop.
@@ -125,9 +126,9 @@ def delayed_reads(seen: CallObservation) -> list[bool]:
     """
     Return, for each read, whether a block may hide when its chunk arrived; empty if none is hidden.
 
-    The first read that returns in a block may have had its chunk for as long as the block lasted.
-    Further chunks that are read immediately after it may have arrived in the block too. So may the
-    first chunks of a stream that the caller received in a block.
+    The chunk of the first read that returns in a block may have arrived at any time in the block.
+    Further chunks that are read immediately afterwards may also have arrived in the block. If the
+    caller received the stream in a block, the same is true of the first chunks of the stream.
     """
     if seen.reads is None or seen.returned_ns is None:
         return []
@@ -237,7 +238,7 @@ def _delay(blocks: Sequence[Block], since_ns: int, instant_ns: int) -> Delay | N
 
 class Cuts:
     """
-    The time of a call without its delays: each delay collapses to the instant of its begin.
+    The time of a call without its delays: each delay shrinks to the instant at which it begins.
 
     Args:
         delays: The delays, in order and without an overlap.
@@ -328,7 +329,7 @@ class Cuts:
 
 
 def reported_ns(segments: Iterable[Segment]) -> tuple[int, int]:
-    """Return the time that servers reported before the first token, and for its generation."""
+    """Return the times that servers reported: before the first token, and of the generation."""
     before_ns = generation_ns = 0
     for name, begin_ns, end_ns, source in segments:
         if name in _GENERATION:
@@ -340,9 +341,10 @@ def reported_ns(segments: Iterable[Segment]) -> tuple[int, int]:
 
 def sent_before_its_block(seen: CallObservation, delays: Iterable[Delay]) -> CallObservation:
     """
-    Return the observation with the last byte sent at the begin of the block that hides it, if any.
+    Return the observation, with the last byte sent at the start of the delay that hides it.
 
-    The server may have received the request, and have begun to work on it, from then on.
+    The server may have received the request at that time, and begun to work on it. If no delay
+    hides the last byte, the observation is returned unchanged.
     """
     last = answering(seen.attempts)
     if last is None or last.sent_ns is None:
@@ -364,8 +366,9 @@ def shortened(
     Args:
         seen: Observation of the call.
         delays: Its delays.
-        before_ns: Reported time before the first token that exceeds the time without the delays.
-        generation_ns: The same for the generation of tokens.
+        before_ns: Part of the reported time before the first token that does not fit into the time
+            without the delays.
+        generation_ns: The same part of the reported time of the generation.
     """
     first_ns = seen.done_ns
     if seen.reads is not None and seen.returned_ns is not None:

@@ -94,10 +94,10 @@ class Reconciled(NamedTuple):
         Return the parts after ``first``, in order and cut to sum exactly to the given times.
 
         Args:
-            wait_ns: Nanoseconds from there to the first token, without the intervals that the
-                caller held.
-            reasoning_ns: The same, from there to the first visible token.
-            decode_ns: The same, from there to the last token.
+            wait_ns: Nanoseconds from the end of ``first`` to the first token, without the intervals
+                in which the caller held the stream.
+            reasoning_ns: The same from the first token to the first visible token.
+            decode_ns: The same from the first visible token to the last token.
         """
         left = wait_ns
         before: list[Part] = []
@@ -146,11 +146,11 @@ def reconcile(
     may have arrived as soon as the reported prefill ended. Three durations are checked. Each is
     counted from the start of sending, and must end before an instant that the client measured:
 
-    - the reported time until the headers (the time of the gateways, or the elapsed time that a
-      header reports) before the headers arrive,
-    - the reported time before the first token before that token arrives,
-    - the sum of all reported times, or the reported total if that is longer, before the end of the
-      stream.
+    - The reported time until the headers must end before the headers arrive. It is the time of the
+      gateways, or the elapsed time that a header reports, whichever is longer.
+    - The reported time until the first token must end before the first token arrives.
+    - The sum of all reported times, or the reported total if that is longer, must end before the
+      end of the stream.
 
     Each may exceed its limit by 5 ms or 1 %, whichever is more; the excess is cut. A larger excess,
     or a negative time, rejects the whole report.

@@ -50,11 +50,12 @@ SOURCE is one of these:
   histogram logs  a .hlog file or a folder of them: the target is judged, but
                   the time cannot be divided among segments
 
-Exit codes: 0 nothing to fix, or a cause was found, but no target is missed; 1 a
-cause and a missed target, or so many failed requests that the percentile falls
-on one; 2 usage; 3 inconclusive: two segments are too close, no segment has a
-large share, too much time is in no segment, there are too few requests, or the
-source has only histograms; 4 the measurement is invalid or cannot be read."""
+Exit codes: 0 nothing to fix, or a cause without a missed target; 1 a cause and
+a missed target, or so many failed requests that the request at the percentile
+is a failed one; 2 usage; 3 inconclusive: two segments are too close, no segment
+has a large share, too much time is in no segment, there are too few requests,
+or the source has only histograms; 4 the measurement is invalid or cannot be
+read."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +195,7 @@ def _newest(named: NamedPath, arguments: argparse.Namespace) -> str:
     loop = loop_of(named.file)
     if loop.latest is None:
         raise ConfigError(
-            f"{named.file} has no measurement that applies to it",
+            f"{named.file} has no measurement, or was changed after the newest one",
             hint=f"latspan measure {loop.name}",
         )
     recording = os.path.normpath(named.file.parent / loop.latest.recordings[0])

@@ -48,7 +48,7 @@ def check_target(
     Fail the test unless a percentile is proven to be within a limit.
 
     Args:
-        records: Records of the test; those of the kind count.
+        records: Records of the test; only records of this ``kind`` are used.
         goal: Percentile and metric, for example ``p95 ttft``.
         limit_ms: Limit in milliseconds, more than 0.
         kind: Kind of the units.
@@ -81,8 +81,8 @@ def check_target(
         )
     least = requests_needed(0, asked.percentile, confidence=confidence)
     _undecided(
-        f"{text}\nhint: {found.needed:,} more without a miss would prove it; from {least:,} {noun}"
-        " on, a test without a miss does",
+        f"{text}\nhint: {found.needed:,} more without a miss would prove it; a test without"
+        f" any miss needs at least {least:,} {noun}",
         undecided,
     )
 
@@ -126,7 +126,8 @@ def check_no_worse(
         undecided: What happens if the result is undecided.
 
     Raises:
-        AssertionError: It became worse, cannot be interpreted, or is undecided.
+        AssertionError: The test is worse than the baseline, the comparison cannot be interpreted,
+            or the result is undecided.
         ConfigError: An argument is invalid.
         RecordingError: The baseline cannot be read.
         MissingExtraError: The extra ``study`` is not installed.
@@ -154,7 +155,7 @@ def check_no_worse(
     if found.judgement is Judgement.NOT_INTERPRETABLE:
         names = [each.name for each in found.differences if each.blocks]
         listed = ", ".join(f'"{name}"' for name in names)
-        rows = [f"hint: make a new baseline; or, if it is the change, changed=[{listed}]"]
+        rows = [f"hint: make a new baseline, or pass changed=[{listed}] if this is the change"]
     raise AssertionError("\n".join([text, *rows]))
 
 

@@ -111,8 +111,8 @@ class LatspanCapture(Captured):
         """
         Return the distribution of a segment: ``latspan_capture.segment("queue").percentile(95)``.
 
-        The result has ``percentile``, ``count`` and ``fraction_above``. The arguments are those of
-        :meth:`percentile`.
+        The result has ``percentile``, ``count`` and ``fraction_above``. For ``kind`` and the
+        attributes, see :meth:`percentile`.
         """
         return self.snapshot().segment(name, kind=kind, **where)
 
@@ -200,8 +200,8 @@ class LatspanCapture(Captured):
         Args:
             baseline: Baseline file, or a folder of recordings.
             goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
-            margin: Ratio to the baseline up to which the goal counts as no worse; if not given, 1.1
-                below p90 and 1.2 from p90 on.
+            margin: Largest ratio of the test's percentile to the baseline's that is still no worse:
+                1.1 allows 10 % more. If not given, 1.1 below p90, and 1.2 from p90 on.
             kind: ``request`` or ``call``; see :meth:`percentile`.
             changed: Conditions that were changed on purpose, for example ``machine``.
             undecided: ``fail`` or ``skip`` the test if the result is undecided.
@@ -209,7 +209,8 @@ class LatspanCapture(Captured):
                 ``inference_path="chat"``.
 
         Raises:
-            AssertionError: It became worse, or cannot be interpreted; the message states why.
+            AssertionError: The test became slower, or the comparison cannot be interpreted; the
+                message states why.
             ConfigError: There is no baseline, or an argument is invalid.
             RecordingError: The baseline cannot be read.
             EmptyHistogramError: There are no values.

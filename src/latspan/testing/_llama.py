@@ -178,8 +178,8 @@ class LlamaServer:
 
     def _await_serving(self, child: ChildProcess) -> None:
         deadline = time.monotonic() + self._start_timeout_s
-        # The server chooses its own port and prints it, so that this connects to it and not to
-        # another server that happens to listen on that port.
+        # The server chooses its own port and prints it. So this process cannot connect to another
+        # server that happens to listen on a port chosen here.
         while not select.select([child.output], [], [], _POLL_S)[0]:
             self._check_time(deadline, "did not load its model")
         address = child.receive()

@@ -48,7 +48,7 @@ class PayloadPart(StrEnum):
     ERROR = "error"
     """Payload of an error inside a stream whose status was 200."""
     DONE = "done"
-    """End mark: ``[DONE]``, ``response.completed`` or an equivalent, ``message_stop``."""
+    """End marker: ``[DONE]``, ``response.completed``, ``message_stop`` or an equivalent."""
     BODY = "body"
     """Complete body of a response that does not stream."""
     END = "end"
@@ -58,7 +58,7 @@ class PayloadPart(StrEnum):
 TOKEN_PARTS: Final = frozenset(
     {PayloadPart.REASONING, PayloadPart.TEXT, PayloadPart.TOOL_CALL, PayloadPart.REFUSAL}
 )
-"""Kinds of which a chunk holds at least one token."""
+"""Kinds of content that consist of tokens: each chunk of such a kind holds at least one token."""
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -134,12 +134,11 @@ class Script:
 
     Args:
         queue_ns: Wait before the server begins to work on the request.
-        prefill_ns: From the end of the queue to the end of the prefill. The gap of the first of
-            ``steps`` counts from there.
-        steps: Steps written from the end of the prefill on. The first one's gap counts from
-            there, each other one's from the previous step.
+        prefill_ns: From the end of the queue to the end of the prefill.
+        steps: Steps written after the prefill. The gap of the first step begins at the end of the
+            prefill; the gap of each further step begins at the previous step.
         lead: Steps written during the prefill: comments, empty deltas, a role that comes
-            early. The first one's gap counts from the end of the queue.
+            early. The gap of the first step begins at the end of the queue.
         finish_gap_ns: From the last step to the finish chunk.
         ending: End of the response after the steps.
         finish_reason: Reason that the response ends, as a value of chat completions; for other APIs
@@ -217,8 +216,8 @@ class Script:
             reasoning_tokens: Tokens of reasoning, before the text.
             tool_call_tokens: Tokens of the arguments (JSON) of one tool call, after the text.
             tokens_per_chunk: Number of tokens that the server merges into one chunk, at least 1.
-            stalls_ms: Delay in milliseconds of a chunk in addition to its gap, by the chunk's
-                number; chunks with tokens are counted from 0.
+            stalls_ms: Mapping from the number of a chunk to a delay in milliseconds, which is added
+                to the chunk's gap. Only chunks with tokens are counted, from 0.
             role_ms: Time at which the role is sent, in milliseconds since the end of the queue;
                 ``None`` sends it together with the first token.
             flavor: Server implementation to imitate.

@@ -153,15 +153,14 @@ class ScriptedServer:
         Return the records of all requests so far, in order of acceptance.
 
         Args:
-            requests: Minimum number of requests that must have arrived since the server started.
-                Pass it if the server may accept a request only after the client's send has
-                returned.
+            requests: Number of requests to wait for, counted since the server started. Pass it if
+                the client's send may return before the server has accepted the request.
             since: Index of the first record to return, if earlier ones are already known.
-            timeout_s: Seconds to wait for requests in flight to end, including by a client's
-                disconnect; 0 does not wait.
+            timeout_s: Seconds to wait until the requests have arrived and ended. A request also
+                ends if its client disconnects. 0 does not wait.
 
         Raises:
-            TimeoutError: A request has not arrived or ended after a ``timeout_s`` other than 0.
+            TimeoutError: ``timeout_s`` is not 0, and a request has not arrived or ended in time.
             ServerStartError: The server is not running.
         """
         reply = self._ask(

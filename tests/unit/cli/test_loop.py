@@ -123,7 +123,7 @@ def test_diagnose_of_a_path_without_a_measurement_names_the_command(
     Story(folder, chat())
     assert main(["diagnose", "chat"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "error: chat.toml has no measurement that applies to it",
+        "error: chat.toml has no measurement, or was changed after the newest one",
         "hint: latspan measure chat",
     ]
 

@@ -49,10 +49,10 @@ _LARGEST_WEIGHT: Final = 10_000
 """Maximum number of requests that a sampled line represents; a damaged line may state more."""
 
 _ALMOST_ONE: Final = 1 - 1e-9
-"""Sum of fractions from which they count as one request, in spite of rounding errors."""
+"""A sum of fractions of at least this counts as one request; rounding errors are allowed for."""
 
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
-"""Part of the line of a measured request of a load test, and of everything inside it."""
+"""Part of the line of a measured request of a load test, and of each line inside it."""
 
 _IN_A_PHASE: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"'.encode()
 _INDEX: Final = re.compile(f'"{re.escape(semconv.LATSPAN_LOAD_INDEX)}": *([0-9]+)'.encode())
@@ -215,9 +215,9 @@ class Recording:
         it uses their lines; each line counts ``1 / ratio`` times, where ``ratio`` is the recorded
         fraction. For a load test, only the measured requests are counted. Requests of the warm-up,
         requests that are sent after the last measured one, and measured requests that an
-        interruption of the load test cancelled are not counted. The snapshot has up to 5,000
-        complete records of each kind: a random sample, always the same one, and the slowest
-        request.
+        interruption of the load test cancelled are not counted. For each kind, the snapshot has
+        complete records of a random sample of up to 5,000, and of the slowest one. The sample is
+        the same each time.
 
         Raises:
             RecordingError: A file cannot be read.
@@ -255,7 +255,8 @@ class Recording:
     def _weighted(self) -> Snapshot | None:
         """Return the histograms of the ended processes, and the weighted lines of the others."""
         files = self._files()
-        # A killed process and a later one may have the same number, and logs have no other link.
+        # The number is the only link between a histogram log and its process. A later process may
+        # have the same number as a killed one; the lines of both are then used.
         killed = {file.process for file in files if not file.ended}
         recorder = Recorder(SystemClock(), keep=0)
         # The fractions of a request that are still to be counted, by kind.
@@ -351,7 +352,7 @@ def _notes_on_lost(folder: Path) -> Iterator[str]:
 
 def cut_indexes(manifest: Mapping[str, Any]) -> frozenset[object]:
     """
-    Return the indexes of the requests of a load test that its end cancelled.
+    Return the indexes of the requests that were cancelled at the end of their load test.
 
     They did not end by themselves, so nothing follows from their outcome or duration.
 

@@ -25,13 +25,13 @@ from latspan._text import text_of
 __all__ = ["Difference", "Weight", "differences"]
 
 _MOST_LENGTH: Final = 0.10
-"""Largest relative change of the mean number of tokens that does not count."""
+"""A relative change of the mean number of tokens up to this is not a difference."""
 _MOST_CACHED: Final = 0.10
-"""Largest change of the cached fraction of the input that does not count."""
+"""A change of the cached fraction of the input up to this is not a difference."""
 _MOST_REUSED: Final = 0.10
-"""Largest change of the share of requests on a reused connection that does not count."""
+"""A change of the share of requests on a reused connection up to this is not a difference."""
 _MOST_RATE: Final = 0.25
-"""Largest relative change of the request rate that does not count, without a load test."""
+"""A relative change of the request rate up to this is not a difference. Not used for load tests."""
 _SURE: Final = 3.0
 """Standard errors above which a change of the mean output length is not chance."""
 _LONGEST: Final = 60
@@ -88,7 +88,8 @@ class Difference:
 
         Args:
             names: The names.
-            exactly: Whether a condition's name matches only its difference between the two sides.
+            exactly: Whether the name of a condition matches only a difference between the two
+                sides, and not a difference between the runs of one side.
         """
         return self.name in names or (not exactly and self.condition in names)
 
@@ -154,7 +155,8 @@ def differences(
         before: Runs of the first side.
         after: Runs of the second side.
         accept: Names of the differences that are the change.
-        exactly: Whether a condition's name accepts only its difference between the two sides.
+        exactly: Whether the name of a condition accepts only a difference between the two sides,
+            and not a difference between the runs of one side.
     """
     found = [
         *_within(before, "BEFORE"),
@@ -168,7 +170,7 @@ def differences(
 
 
 def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
-    """Yield the differences between the runs of one side, which should be of one state."""
+    """Yield the differences between the runs of one side, which should have equal conditions."""
 
     def found(name: str, values: Iterable[str], longest: int = _LONGEST) -> Iterator[Difference]:
         different = list(dict.fromkeys(values))

@@ -169,7 +169,7 @@ def attribute(table: RequestTable) -> Attribution | None:
         table: Units, in the order of their starts.
 
     Returns:
-        The attribution; ``None`` if fewer than 20 units did not fail.
+        The attribution; ``None`` if fewer than 20 units have a value of the goal metric.
     """
     usable = np.flatnonzero(~np.isnan(table.value_ns))
     if len(usable) < LEAST_UNITS:
@@ -226,7 +226,12 @@ def _percentile(table: RequestTable) -> float:
 
 
 def _tail_fraction(table: RequestTable, size: int) -> float:
-    """Return the fraction of the units in the tail band, with at least 30 if there are enough."""
+    """
+    Return the fraction of the units that is in the tail band.
+
+    It is the fraction of the goal. If that is fewer than 30 units, it is the fraction of 30 units,
+    but at most half of all units.
+    """
     return max(table.goal.tail_fraction, min(_LEAST_BAND / size, 0.5))
 
 
@@ -323,7 +328,7 @@ def _draws(
     blocks = max(1, -(-size // _BLOCK))
     block_of = np.arange(size) // _BLOCK
     if blocks < 8:
-        # Fewer blocks would show too little variation: units are drawn one by one.
+        # So few blocks would show too little variation, so single units are drawn instead.
         blocks, block_of = size, np.arange(size)
     # Sorted once: a draw only changes how often each unit counts. The band of a draw nearly always
     # lies within the slowest units. So only the slowest units are searched first: one and a half

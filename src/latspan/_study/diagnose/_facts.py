@@ -1,7 +1,8 @@
 """
 Facts on which rules depend: bands of units, regressions, load, and groups that are slower.
 
-A rule receives :class:`Facts`, which have only segments, metrics and attributes, not their origin.
+A rule receives :class:`Facts`. They contain only segments, metrics and attributes; a rule does not
+know where these come from.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LIFT: Final = 1.5
 _FOLLOWS: Final = 0.5
 _RISEN: Final = 1.4
 _ARRIVALS: Final = 10
-"""Mean number of arrivals in a window in which they are counted."""
+"""Mean number of arrivals per window, when arrivals are counted in windows of equal length."""
 
 _PARTS: Final = 4
 _LEAST_LOADED: Final = 3
@@ -220,7 +221,7 @@ class Facts:
     @cached_property
     def burstiness(self) -> float:
         """
-        Variance of the number of arrivals as a multiple of that of independent arrivals.
+        Variance of the number of arrivals, divided by the variance for independent arrivals.
 
         It is 1 for independent arrivals, and about n if n requests always arrive together.
 
@@ -303,7 +304,7 @@ class Facts:
 
     def sampled(self, name: str) -> tuple[float, float] | None:
         """
-        Return the medians of a sample of the server's metrics in the tail and the typical band.
+        Return the median of one sampled server metric in the tail band, and in the typical band.
 
         Args:
             name: Name of the fact.
@@ -373,10 +374,10 @@ class Facts:
         Return whether a group is slow throughout the recording, and also at low load.
 
         The group must be slow in at least three of the four quarters of the recording. It must also
-        be slow at low load: the third of its units that met the lowest load is compared with those
-        units outside the group that met the same load. One long queue delays many requests of one
-        server at the same time. Fisher's exact test alone would then report this server as a slow
-        group, so the group must be slow in several quarters.
+        be slow at low load: one third of its units, those that met the lowest load, are compared
+        with the units outside the group that met the same load. One long queue delays many requests
+        of one server at the same time. Fisher's exact test alone would then report this server as a
+        slow group, so the group must be slow in several quarters.
         """
         inside, values = self.members(group), self.table.value_ns
 
@@ -400,8 +401,8 @@ class Facts:
         """
         Return whether the group is the one delay to fix: the percentile falls enough without it.
 
-        It must fall by more than the mean time of the largest segment of the other units.
-        Otherwise all units have a delay that is larger, and that is the one to fix.
+        The percentile must fall by more than the mean time of the largest segment of the other
+        units. Otherwise that segment is a larger delay, which all units have, and must be fixed.
         """
         others = ~self.members(group) & ~np.isnan(self.table.value_ns)
         percentile = self.table.goal.percentile
