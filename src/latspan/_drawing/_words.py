@@ -41,7 +41,7 @@ GLOSSARY: Final[dict[str, str]] = {
     SegmentName.SERVER_WAIT: "waiting for the server, which reports no times",
     SegmentName.NETWORK: "on the network",
     SegmentName.GATEWAY: "in a gateway",
-    SegmentName.QUEUE: "waiting for the server to start",
+    SegmentName.QUEUE: "waiting for the server to start work",
     SegmentName.MODEL_LOAD: "loading the model",
     SegmentName.PREFILL: "reading the prompt",
     SegmentName.REASONING: "thinking before the answer",

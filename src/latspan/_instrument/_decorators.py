@@ -87,8 +87,8 @@ class ScopeManager(Generic[_T]):
     and tasks at once.
 
     Args:
-        begin: Begins a run and returns it. It may return ``None`` instead of a run only if the
-            ``with`` statement has no value.
+        begin: Called for each run of the block or the function; returns the object that stands for
+            this run. It may return ``None`` instead only if the ``with`` statement has no value.
     """
 
     __slots__ = ("_begin", "_open")

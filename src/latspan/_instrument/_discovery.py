@@ -160,7 +160,7 @@ def patched_libraries() -> frozenset[str]:
 
 def uninstrument(*names: str) -> None:
     """
-    Remove latspan's instrumentation of client libraries, and stop waiting for their import.
+    Remove latspan's instrumentation of libraries and frameworks, and stop waiting for their import.
 
     Args:
         names: Names of integrations as returned by :func:`auto_instrument`; all if none is given.

@@ -39,9 +39,9 @@ class Subject(NamedTuple):
     """
     Attributes of the requests that a series measures; ``None`` for an attribute that is not set.
 
-    Each request adds values to about twenty series, which share one subject. The set of attributes
-    is fixed when latspan is configured, so that an application cannot create a series per user or
-    per prompt by accident.
+    Each request adds values to about twenty series, most of which share one subject. The set of
+    attributes is fixed when latspan is configured, so that an application cannot create a series
+    per user or per prompt by accident.
 
     Args:
         kind: Kind of the timelines that the values were measured on, a :class:`~latspan.Kind`.

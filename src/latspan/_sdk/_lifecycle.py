@@ -214,10 +214,11 @@ def shutdown(timeout_s: float | None = None) -> None:
     """
     Switch latspan off: end the open calls, export the remaining data, stop the threads.
 
-    An open call whose stream the caller has already left ends with its own outcome; any other open
-    call ends as ``abandoned``. latspan calls this function when the process exits, also in a child
-    of ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action. It
-    cannot do so if the process is killed in another way. A second call has no effect.
+    An open call whose stream the caller has already left ends with the outcome of that moment, for
+    example ``closed_early``; any other open call ends as ``abandoned``. latspan calls this function
+    when the process exits, also in a child of ``multiprocessing`` or Celery, and on SIGTERM if that
+    signal has its default action. It cannot do so if the process is killed in another way. A second
+    call has no effect.
 
     Args:
         timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits at most

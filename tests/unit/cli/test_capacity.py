@@ -58,6 +58,7 @@ def test_a_ladder_is_one_document(ladder: str, capsys: pytest.CaptureFixture[str
     assert found["refusal"] is None
 
 
+@pytest.mark.repetitive
 def test_a_terminal_shows_a_plot(ladder: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One line per load in ascending order, each with its label and a bar, and what follows."""
     assert main(["capacity", ladder, "--rate", "3,20"]) == 3
@@ -90,6 +91,7 @@ def test_the_exit_code_judges_the_upper_end(
     assert _found(capsys, *arguments)[0] == code
 
 
+@pytest.mark.repetitive
 def test_a_name_is_its_newest_ladder(
     ladder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +152,7 @@ def test_a_rate_is_a_number_above_zero(
     assert "--rate" in capsys.readouterr().err
 
 
+@pytest.mark.repetitive
 def test_a_narrow_terminal_has_the_plot_below_the_numbers(
     ladder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,8 +63,8 @@ def test_a_leading_cost_is_named(
     """The sentence has the leading cost, its source, the next cost, and the other requests."""
     assert sentence(forty_calls, "call") == (
         "The slowest 4 of 40 calls spent 79 % of their time in queue (waiting for the server"
-        " to start; estimated) and 16 % in prefill (reading the prompt); the other 36 spent 2 %"
-        " in queue."
+        " to start work; estimated) and 16 % in prefill (reading the prompt); the other 36 spent"
+        " 2 % in queue."
     )
 
 

@@ -21,6 +21,9 @@ from latspan._study.capacity import (
 )
 from support.queues import System, constant
 
+# They simulate hundreds of queues; tests/unit/cli/test_capacity.py records the coverage.
+pytestmark = pytest.mark.repetitive
+
 _PARTS = (0.12, 0.25, 0.4, 0.6, 1.5)
 
 
