@@ -123,10 +123,11 @@ def _all_locked(names: Iterable[str]) -> Generator[bool]:
         Whether the locks are held, or do not exist in this version of Python.
     """
     bootstrap: Any = getattr(importlib, "_bootstrap", None)
-    lock_of: Callable[[str], Any] | None = getattr(bootstrap, "_get_module_lock", None)
+    lock_of: Callable[[str], Any] = getattr(bootstrap, "_get_module_lock", lambda _name: None)
+    is_known = all(hasattr(lock_of("latspan"), name) for name in ("lock", "owner", "count"))
     held: list[Any] = []
     try:
-        yield lock_of is None or _take_all(map(lock_of, names), held)
+        yield not is_known or _take_all(map(lock_of, names), held)
     finally:
         for lock in reversed(held):
             lock.release()
@@ -134,15 +135,31 @@ def _all_locked(names: Iterable[str]) -> Generator[bool]:
 
 def _take_all(locks: Iterable[Any], held: list[Any]) -> bool:
     """Take the locks, up to one that another thread holds; return whether all were taken."""
+    me = threading.get_ident()
     for lock in locks:
-        # There is no way to try a lock. If a thread takes it between these two statements, it is
-        # harmed only if it immediately waits for another of the locks.
-        if lock.owner not in {None, threading.get_ident()}:
-            return False
-        try:
-            lock.acquire()
-        except RuntimeError:
-            # A deadlock with a thread that took it between the two statements.
+        if not _take(lock, me):
             return False
         held.append(lock)
     return True
+
+
+def _take(lock: Any, me: int) -> bool:
+    """
+    Take a lock unless another thread holds it, and return whether it was taken.
+
+    The lock itself has no such operation. Its inner lock guards its state, so no other thread can
+    take it in the block. A thread that waits for a lock while it holds others breaks the import of
+    another thread that does the same: Python raises an error in one of the two.
+    """
+    with lock.lock:
+        owner = lock.owner
+        if owner is not None and owner != me:
+            return False
+        if type(lock.count) is int:
+            # The inner lock of Python 3.11 cannot be taken twice. Nothing here may collect garbage,
+            # because a finaliser might need it.
+            lock.owner = me
+            lock.count += 1
+        else:
+            lock.acquire()
+        return True

@@ -6,6 +6,7 @@ import importlib
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -142,10 +143,65 @@ def test_the_loader_may_be_stopped_while_it_waits(package: str) -> None:
     assert package not in sys.modules
 
 
+def test_without_the_locks_of_this_version_of_python_it_imports(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later version may have others."""
+    monkeypatch.setattr("latspan._sdk._import_locks.importlib", SimpleNamespace())
+    Imports([package], [package]).load(lambda: False)
+
+    assert sys.modules[package].VALUE == 1
+
+
 def test_a_missing_package_has_no_locks(package: str) -> None:
     """Only the others are imported."""
     Imports(["there.is.no.such", package], [package]).load(lambda: False)
 
+    assert sys.modules[package].VALUE == 1
+
+
+_ModuleLock: Any = vars(importlib)["_bootstrap"]._ModuleLock
+
+
+class _TakenMeanwhile(_ModuleLock):
+    """Lock that another thread takes as soon as its owner is read, if it can."""
+
+    @property
+    def owner(self) -> int | None:
+        owner: int | None = vars(self)["holder"]
+        if owner is None:
+            thread = threading.Thread(target=self._take)
+            thread.start()
+            thread.join(30)
+        return owner
+
+    @owner.setter
+    def owner(self, owner: int | None) -> None:
+        vars(self)["holder"] = owner
+
+    def _take(self) -> None:
+        if self.lock.acquire(False):
+            self.lock.release()
+            self.acquire()
+
+
+def test_no_thread_can_take_a_lock_that_the_loader_is_taking(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader would wait for that lock while it holds others, and break the thread's import."""
+    locks: dict[str, Any] = {}
+
+    def lock_of(name: str) -> Any:
+        return locks.setdefault(name, _TakenMeanwhile(name))
+
+    its_importlib = SimpleNamespace(_bootstrap=SimpleNamespace(_get_module_lock=lock_of))
+    monkeypatch.setattr("latspan._sdk._import_locks.importlib", its_importlib)
+    load = Imports([package], [package]).load
+    thread = threading.Thread(target=load, args=(lambda: False,), daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert not thread.is_alive()
     assert sys.modules[package].VALUE == 1
 
 
