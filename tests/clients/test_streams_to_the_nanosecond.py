@@ -11,7 +11,15 @@ import pytest
 from latspan import Kind, Source, TokenSource
 from latspan._units import BILLIONTHS
 from latspan.integrations import Outcome
-from latspan.testing import Captured, MetricValue, PayloadPart, RequestRecord, Script, Step
+from latspan.testing import (
+    Captured,
+    MetricValue,
+    PayloadPart,
+    RequestRecord,
+    Script,
+    ServerFlavor,
+    Step,
+)
 from tests.clients.conftest import MESSAGES, Driver, Visit
 
 MS = 1_000_000
@@ -334,15 +342,19 @@ def test_a_comment_does_not_date_the_token_behind_it(
         if data.startswith(b":"):
             driver.clock.advance(hold_ms * MS)
 
-    transport = driver.transport(Script(steps=(beside, *words)))
+    script = Script(steps=(beside, *words), flavor=ServerFlavor.PLAIN)
+    transport = driver.transport(script)
     driver.run(transport, lambda client: _read_bytes(driver, client, hold))
 
-    ttft = _only(seen).metrics["time_to_first_token"]
+    record = _only(seen)
+    ttft, totals = record.metrics["time_to_first_token"], _totals(record)
     if hold_ms == 0:
         assert (ttft.value, ttft.source) == (100 * MS + MS // 2, Source.MEASURED)
     else:
         # It may have arrived at any time since the comment.
         assert (ttft.value, ttft.source) == (600 * MS, Source.ESTIMATED)
+        assert totals["server_wait"] == (100 * MS, "measured")
+        assert totals["consumer"] == (500 * MS, "measured")
 
 
 def test_an_event_arrives_with_its_last_byte(driver: Driver, seen: Captured) -> None:

@@ -5,11 +5,9 @@ The read and close methods of a response's class are hooked; each of them calls 
 :class:`BodyTracker` attached to the response. If a body turns out to be a model's event stream,
 its tokens are marked too, and the HTTP exchange becomes a call.
 
-A read may return a byte, a line or several events. For each read that completes an event, the
-tracker records the start and the return of one read: the last one that had to wait for a part of
-that event. If no read had to wait, it is the read that completed the event. As with the streams of
-an SDK (see ``_streams.py``), leaving an iteration records a provisional end, and reading on resumes
-the call.
+A read may return a byte, a line or several events: ``_arrivals.py`` derives from the reads when
+each event arrived. As with the streams of an SDK (see ``_streams.py``), leaving an iteration
+records a provisional end, and reading on resumes the call.
 """
 
 from __future__ import annotations
@@ -20,10 +18,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from latspan import _runtime
+from latspan._instrument._arrivals import Arrivals
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._operations import HttpExchange, ModelCall, Operation
 from latspan._segments import Outcome
-from latspan._timeline import READER_BOUND_NS, Attempt
+from latspan._timeline import Attempt
 from latspan._wire import ApiFormat, Framing, StreamReader, framing_of, open_reader
 
 __all__ = [
@@ -57,7 +56,7 @@ class BodyTracker:
     """
 
     __slots__ = (
-        "_arrival",
+        "_arrivals",
         "_attempt",
         "_decoded",
         "_end_ns",
@@ -91,7 +90,7 @@ class BodyTracker:
         self._request_body = request_body
         self._entered = self._reading = self._reading_before = False
         self._last_return_ns: int | None = None
-        self._arrival: tuple[int, int] | None = None
+        self._arrivals = Arrivals()
         self._interrupted: tuple[int, int, Outcome, str] | None = None
         self._end_ns: int | None = None
         self._readers: set[object] = set()
@@ -147,38 +146,17 @@ class BodyTracker:
         """Record the read that began at ``before_ns`` and returned ``data``."""
         self._reading = False
         self._interrupted = None
-        operation, returned_ns = self.operation, self._last_return_ns
+        operation, events = self.operation, self._events
         after_ns = self._last_return_ns = operation.now()
         if operation.finished:
             return
         operation.resume()
-        if self._arrival is None or returned_ns is None:
-            self._arrival = before_ns, after_ns
-        else:
-            self._note_further_part(before_ns, after_ns, self._arrival, before_ns - returned_ns)
+        inside = events is not None and events.is_inside
+        self._arrivals.note(before_ns, after_ns, operation.reads, data=data, inside=inside)
         if not self.coded:
             self._feed(data)
         elif self._whole is not None and not self._decoded:
             self._whole.add(data)
-
-    def _note_further_part(
-        self, before_ns: int, after_ns: int, arrival: tuple[int, int], paused_ns: int
-    ) -> None:
-        """
-        Record the arrival of data that follows an incomplete event or a comment.
-
-        Data is known to have just arrived only if the read had to wait for it. Data that is read
-        immediately afterwards belongs to the same wait. If the caller paused before the read, the
-        rest of an event most probably arrived together with the beginning of that event. The
-        arrival of an event after a comment is then unknown.
-        """
-        waited, waited_before = after_ns - before_ns, arrival[1] - arrival[0]
-        paused = paused_ns >= READER_BOUND_NS
-        inside = self._events is not None and self._events.is_inside
-        if waited >= READER_BOUND_NS or waited_before < READER_BOUND_NS or (paused and not inside):
-            self._arrival = before_ns, after_ns
-        elif not paused:
-            self._arrival = arrival[0], after_ns
 
     def decoded(self, data: bytes) -> None:
         """Record ``data``, which the client library's decoder produced from the last read."""
@@ -211,12 +189,7 @@ class BodyTracker:
                 operation.forget_reads()
         if not self._kept and events.done is over:
             return
-        if self._arrival is not None:
-            reads.add(*self._arrival, kind)
-            self._arrival = None
-        elif reads.stamps:
-            # `data` is a further part of what the same read returned.
-            reads.stamps[-1] = max(reads.stamps[-1], kind)
+        self._arrivals.event(reads, kind)
 
     def _keep(self, event: bytes) -> None:
         self._kept = True
@@ -272,13 +245,16 @@ class BodyTracker:
         """Record that the read begun at ``before_ns`` was cancelled; another read may follow."""
         # The exception is not stored: it references its frames, which reference the response.
         outcome, error_type = outcome_of(error), error_type_of(error)
-        self._interrupted = before_ns, self.operation.now(), outcome, error_type
+        after_ns = self.operation.now()
+        self._interrupted = before_ns, after_ns, outcome, error_type
+        self._arrivals.note(before_ns, after_ns, self.operation.reads)
 
     def _stamp_end(self, before_ns: int) -> int:
         self._reading = False
-        after_ns = self.operation.now()
-        if self.operation.reads is not None and self._end_ns is None:
-            self.operation.reads.end = (before_ns, after_ns)
+        after_ns, reads = self.operation.now(), self.operation.reads
+        if reads is not None and self._end_ns is None:
+            self._arrivals.end(reads)
+            reads.end = (before_ns, after_ns)
         return after_ns
 
     def _end(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:

@@ -13,7 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
-from latspan._timeline._marks import READER_BOUND_NS, Attempt, ChildInterval, Reads, answering
+from latspan._timeline._marks import (
+    NO_CHUNK,
+    READER_BOUND_NS,
+    Attempt,
+    ChildInterval,
+    Reads,
+    answering,
+)
 
 if TYPE_CHECKING:
     from latspan._timeline._call import call_timeline
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from latspan._timeline._segment_builder import Timeline
 
 __all__ = [
+    "NO_CHUNK",
     "READER_BOUND_NS",
     "Attempt",
     "CallObservation",

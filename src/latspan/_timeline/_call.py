@@ -241,7 +241,7 @@ def _streamed_answer(
     handed_over_ns = builder.clamp(handed_over_ns)
     stream = read_stream(reads, handed_over_ns, hidden)
     if stream.chunks:
-        marks[FIRST_CHUNK] = stream.returns_ns[0]
+        marks[FIRST_CHUNK] = stream.returns_ns[stream.chunks[0]]
     if stream.tokens:
         marks[FIRST_TOKEN] = stream.arrivals_ns[0]
         marks[LAST_TOKEN] = stream.arrivals_ns[-1]

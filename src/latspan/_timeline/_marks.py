@@ -11,6 +11,7 @@ from latspan._segments import Segment, SegmentName, Source
 from latspan._units import NS_PER_MS
 
 __all__ = [
+    "NO_CHUNK",
     "READER_BOUND_NS",
     "Attempt",
     "Block",
@@ -24,6 +25,9 @@ READER_BOUND_NS: Final = NS_PER_MS
 Limit for reader-bound chunks. If the caller held the stream for longer than this, a read that waits
 for less than this does not show when its chunk arrived.
 """
+
+NO_CHUNK: Final = -1
+"""Kind of a read that returned no complete chunk: a comment, or a part of an event."""
 
 Block = tuple[int, int]
 """Begin and end of a block of the event loop, monotonic nanoseconds."""
@@ -105,32 +109,44 @@ def answering(attempts: Sequence[Attempt]) -> Attempt | None:
 @dataclass(slots=True)
 class Reads:
     """
-    Timestamps of the reads of one stream: two instants and a kind per chunk.
+    Timestamps of the reads of one stream: two instants and a kind per read.
 
     Args:
-        stamps: Three values per read that returned a chunk, in sequence: the instants at which it
-            began and returned, in monotonic nanoseconds, and its chunk's
-            :class:`~latspan._wire.ChunkKind` as a plain integer. They are in a single list and are
-            added by one operation, so that an interrupt leaves either all three or none.
-        end: Instants before and after the read that returned no chunk: the end of the stream, or a
-            failure.
+        stamps: Three values per read, in sequence: the instants at which it began and returned, in
+            monotonic nanoseconds, and the :class:`~latspan._wire.ChunkKind` of its chunk as a plain
+            integer, or :data:`NO_CHUNK`. They are in a single list and are added by one operation,
+            so that an interrupt leaves either all three or none.
+        end: Instants before and after the read that found the end of the stream, or failed.
     """
 
     stamps: list[int] = field(default_factory=list[int])
     end: tuple[int, int] | None = None
 
     def add(self, before_ns: int, after_ns: int, kind: int) -> None:
-        """Add a read that returned a chunk of that kind."""
+        """Add a read; its chunk has that kind."""
         self.stamps += (before_ns, after_ns, kind)
 
     def copy(self) -> Reads:
         """Return the reads so far; later ones are not added to it."""
         return Reads(self.stamps.copy(), self.end)
 
+    def chunks(self) -> tuple[Sequence[int], list[int]]:
+        """
+        Return the positions of the reads that returned a chunk, and the kind of each read.
+
+        The kind of a read without a chunk is that of an empty chunk.
+        """
+        kinds = self.stamps[2::3]
+        positions = range(len(kinds))
+        if NO_CHUNK not in kinds:
+            return positions, kinds
+        found = [at for at in positions if kinds[at] != NO_CHUNK]
+        return found, [max(kind, 0) for kind in kinds]
+
     @property
     def kinds(self) -> list[int]:
-        """Kind of each chunk."""
-        return self.stamps[2::3]
+        """Kind of the chunk of each read; that of an empty chunk if the read returned none."""
+        return self.chunks()[1]
 
     @property
     def last_return_ns(self) -> int | None:
@@ -146,6 +162,8 @@ class Reads:
         The caller's time is included; :meth:`returns` separates it.
         """
         returned = self.stamps[1::3]
+        if NO_CHUNK in self.stamps[2::3]:
+            returned = [returned[at] for at in self.chunks()[0]]
         return tuple(map(sub, returned[1:], returned))
 
     def returns(self, handed_over_ns: int) -> tuple[list[int], list[bool]]:

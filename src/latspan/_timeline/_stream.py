@@ -95,7 +95,7 @@ class Stream(NamedTuple):
         late: One flag per read: true if its chunk may have arrived earlier, because the read was
             reader-bound (held, see :data:`ReadInterval`) or because a block of the event loop may
             hide the arrival. Empty if no flag is true.
-        chunks: Number of reads that returned a chunk.
+        chunks: Positions of the reads that returned a chunk.
         tokens: Positions of the chunks that bear tokens, in order.
         arrivals_ns: Arrival of each of these chunks, in monotonic nanoseconds.
         gaps_ns: Gaps between the arrivals of these chunks, in nanoseconds.
@@ -105,7 +105,7 @@ class Stream(NamedTuple):
 
     returns_ns: list[int]
     late: list[bool]
-    chunks: int
+    chunks: Sequence[int]
     tokens: list[int]
     arrivals_ns: list[int]
     gaps_ns: list[int]
@@ -140,7 +140,7 @@ def read_stream(reads: Reads, handed_over_ns: int, hidden: Sequence[bool] = ()) 
     late = held or list(hidden)
     if held and hidden:
         late = [either or other for either, other in zip(held, hidden, strict=True)]
-    kinds = reads.kinds
+    chunks, kinds = reads.chunks()
     tokens = list(compress(count(), kinds))
     first_visible = kinds.index(_VISIBLE) if _VISIBLE in kinds else None
     first = last = len(returns_ns) - 1
@@ -151,7 +151,7 @@ def read_stream(reads: Reads, handed_over_ns: int, hidden: Sequence[bool] = ()) 
     return Stream(
         returns_ns=returns_ns,
         late=late,
-        chunks=len(kinds),
+        chunks=chunks,
         tokens=tokens,
         arrivals_ns=arrivals_ns,
         gaps_ns=list(map(sub, arrivals_ns[1:], arrivals_ns)),
