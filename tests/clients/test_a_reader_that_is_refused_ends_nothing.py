@@ -104,6 +104,46 @@ def test_a_reader_that_is_refused_while_the_first_waits(seen: Captured, driver: 
     assert record.tokens.output == 2
 
 
+def test_a_read_that_is_refused_while_another_read_of_the_sdks_stream_waits(
+    driver: Driver, seen: Captured
+) -> None:
+    """Neither reader iterates: each asks the stream for its next chunk."""
+    if not driver.asynchronous:
+        pytest.skip("two readers wait only in an event loop")
+
+    class Stream(driver.http.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            for piece in NAMED:
+                await asyncio.sleep(0)
+                yield piece
+
+    def answer(_: Any) -> Any:
+        headers = {"content-type": "text/event-stream"}
+        return driver.http.Response(200, headers=headers, stream=Stream())
+
+    async def chunks(stream: Any) -> int:
+        read = 0
+        while True:
+            try:
+                await anext(stream)
+            except StopAsyncIteration:
+                return read
+            read += 1
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        first = asyncio.create_task(chunks(stream))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="already running"):
+            await anext(stream)
+        assert await first == 4
+
+    driver.run(driver.http.MockTransport(answer), program)
+    (record,) = seen.records
+    assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
+    assert record.tokens.output == 2
+
+
 def test_a_reader_that_comes_after_the_first_left_is_an_error(
     driver: Driver, seen: Captured
 ) -> None:

@@ -74,6 +74,37 @@ def test_what_precedes_an_answer_does_not_hide_it(
     assert record.tokens.output == 2
 
 
+@pytest.mark.parametrize("size", [60_000, 200_000])
+def test_the_first_event_may_be_long(driver: Driver, seen: Captured, size: int) -> None:
+    """It may repeat the tools and the prompt. It arrives in many reads."""
+    first, *others = NAMED
+    long = first.replace(b'"id"', b'"padding": "' + b"x" * size + b'", "id"')
+    parts = [long[at : at + 4096] for at in range(0, len(long), 4096)]
+    driver.run(driver.sending([*parts, *others]), lambda client: _bare(driver, client))
+    (record,) = seen.records
+    assert (record.kind, record.name) == (Kind.CALL, "chat m")
+    assert record.tokens.output == 2
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirected_request_has_its_model(driver: Driver, seen: Captured, status: int) -> None:
+    """The client library sends the same body again."""
+    target = driver.sending(NAMED)
+
+    def answer(request: Any) -> Any:
+        if request.url.path.endswith("/"):
+            return driver.http.Response(status, headers={"location": "/v1/chat/completions"})
+        return target.handler(request)
+
+    async def program(client: Any) -> None:
+        url = "https://model.test/v1/chat/completions/"
+        sent = client._client.post(url, json=ASKS, follow_redirects=True)
+        assert (await sent if driver.asynchronous else sent).status_code == 200
+
+    driver.run(driver.http.MockTransport(answer), program)
+    assert [each.name for each in seen.records] == ["POST", "chat m"]
+
+
 LINE_ENDS = {
     "CR": (b"\r", b"\r"),
     "CRLF": (b"\r\n", b"\r\n"),

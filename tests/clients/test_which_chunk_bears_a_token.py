@@ -17,6 +17,8 @@ from tests.clients.conftest import MESSAGES, Driver
 ENCRYPTED = {"type": "reasoning.encrypted", "data": "gAAAAAB", "id": "rs_1", "index": 0}
 SUMMARY = {"type": "reasoning.summary", "summary": "so", "index": 0}
 
+CITATION = {"type": "url_citation", "url_citation": {"url": "u", "content": "a page"}}
+
 
 def _tool(**call: Any) -> dict[str, Any]:
     return {"content": None, "tool_calls": [{"index": 0, "id": "c", **call}]}
@@ -35,6 +37,9 @@ DELTAS: list[tuple[dict[str, Any], ChunkKind]] = [
     ({"content": "", "reasoning": "so", "reasoning_details": [SUMMARY]}, ChunkKind.REASONING),
     ({"reasoning": "so", "content": "x"}, ChunkKind.VISIBLE),
     ({"role": "assistant", "content": ""}, ChunkKind.EMPTY),
+    ({"role": "assistant", "context": {"citations": [{"content": "a page"}]}}, ChunkKind.EMPTY),
+    ({"content": "", "annotations": [CITATION]}, ChunkKind.EMPTY),
+    ({"content": "x", "annotations": [CITATION]}, ChunkKind.VISIBLE),
 ]
 
 

@@ -223,7 +223,7 @@ class BodyTracker:
 
     def failed(self, before_ns: int, error: BaseException, iterator: object = None) -> None:
         """
-        Record that a read raised. A read that the library refused has no effect.
+        Record that a read raised. A read that is refused because of another has no effect.
 
         Args:
             before_ns: Start of the read, monotonic nanoseconds.

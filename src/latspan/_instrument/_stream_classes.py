@@ -183,6 +183,8 @@ def _next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         tracker = _tracker_of(self)
         if tracker is None:
             return original(self)
+        reader = object()
+        tracker.begins(reader)
         before = tracker.call.now()
         try:
             chunk = original(self)
@@ -190,9 +192,9 @@ def _next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             tracker.ended(before)
             raise
         except BaseException as error:
-            tracker.failed(before, error)
+            tracker.failed(before, error, reader)
             raise
-        tracker.read(before, chunk)
+        tracker.read(before, chunk, reader)
         return chunk
 
     return next_chunk
@@ -237,6 +239,8 @@ def _anext_of(
         tracker = _tracker_of(self)
         if tracker is None:
             return await original(self)
+        reader = object()
+        tracker.begins(reader)
         before = tracker.call.now()
         try:
             chunk = await original(self)
@@ -244,9 +248,9 @@ def _anext_of(
             tracker.ended(before)
             raise
         except BaseException as error:
-            tracker.failed(before, error)
+            tracker.failed(before, error, reader)
             raise
-        tracker.read(before, chunk)
+        tracker.read(before, chunk, reader)
         return chunk
 
     return next_chunk

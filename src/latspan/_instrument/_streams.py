@@ -88,7 +88,11 @@ class StreamTracker:
         return kind
 
     def begins(self, reader: object) -> None:
-        """Record that an iterator begins to read, possibly after the caller left another one."""
+        """
+        Record that a reader begins, possibly after the caller left another one.
+
+        It is an iterator, or a single read of the stream itself.
+        """
         self._readers.add(reader)
         if self.call.left is not None:
             self.call.resume()
@@ -97,10 +101,11 @@ class StreamTracker:
         """Return whether the iterator is reading the stream and the caller has not left it."""
         return reader in self._readers
 
-    def read(self, before_ns: int, chunk: Any) -> None:
-        """Record a read of the stream itself that began at ``before_ns`` and gave ``chunk``."""
+    def read(self, before_ns: int, chunk: Any, reader: object = None) -> None:
+        """Record that ``reader`` read ``chunk`` from the stream itself, from ``before_ns`` on."""
         call = self.call
         after_ns = call.now()
+        self._readers.discard(reader)
         # Read the attribute once: another thread may end the call meanwhile, which sets it to
         # `None`.
         reads = call.reads
@@ -141,7 +146,8 @@ class StreamTracker:
         Args:
             before_ns: Start of the read, monotonic nanoseconds.
             error: The exception that it raised.
-            reader: The iterator that made the read, ``None`` for the stream itself.
+            reader: What :meth:`begins` received: the iterator, or an object that stands for a
+                single read of the stream itself.
         """
         self._readers.discard(reader)
         if self._readers and isinstance(error, _REFUSALS) and "already" in str(error):

@@ -45,6 +45,9 @@ def sent_request(request: Any) -> SentRequest:
     url = request.url
     # httpx has no public attribute for a body that may not be in memory.
     body: object = getattr(request, "_content", None)
+    if body is None:
+        # The request of a redirect has only the stream of the first one.
+        body = getattr(request.stream, "_stream", None)
     return SentRequest(
         request=request,
         method=request.method,

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final
 
 from latspan._wire._api_format import ApiFormat
-from latspan._wire._stream_reader import EMPTY, LONGEST_PREAMBLE, StreamReader
+from latspan._wire._stream_reader import EMPTY, LONGEST_FIRST, StreamReader
 
 __all__ = ["MessageReader"]
 
@@ -81,7 +81,7 @@ class MessageReader(StreamReader):
         at, self._needed = 0, _PRELUDE_SIZE
         while len(data) - at >= _PRELUDE_SIZE:
             size, headers_size = _PRELUDE.unpack_from(data, at)
-            longest = LONGEST_PREAMBLE if self.api_format is None else _LONGEST
+            longest = LONGEST_FIRST if self.api_format is None else _LONGEST
             if not _SHORTEST <= size <= longest or headers_size > size - _SHORTEST:
                 self._stop()
                 return

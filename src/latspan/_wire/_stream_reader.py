@@ -9,7 +9,7 @@ from typing import Final
 from latspan._wire._api_format import ApiFormat, ChunkKind
 from latspan._wire._body import error_in
 
-__all__ = ["EMPTY", "LONGEST_PREAMBLE", "StreamReader"]
+__all__ = ["EMPTY", "LONGEST_FIRST", "LONGEST_PREAMBLE", "StreamReader"]
 
 # A plain integer, because comparing and storing it costs a third of the time of an enum member.
 EMPTY: Final = int(ChunkKind.EMPTY)
@@ -18,7 +18,16 @@ _LONGEST_EVENT: Final = 1 << 26
 """Maximum size of one event in bytes. Past it, the rest of the stream is ignored."""
 
 LONGEST_PREAMBLE: Final = 1 << 16
-"""Number of bytes after which a stream that is still unidentified is treated as foreign."""
+"""
+Number of bytes of complete events after which a stream that is still unidentified is treated as
+foreign.
+"""
+
+LONGEST_FIRST: Final = 1 << 23
+"""
+Maximum size in bytes of the event that identifies a stream. It may repeat the prompt and the tools
+of the request, or contain an image.
+"""
 
 
 class StreamReader(ABC):
@@ -105,8 +114,8 @@ class StreamReader(ABC):
         return kind_of(event)
 
     def _give_up_if_too_long(self) -> None:
-        """Give the stream up if its incomplete event, or the text before its first, is too long."""
-        if self._length > (LONGEST_PREAMBLE if self.api_format is None else _LONGEST_EVENT):
+        """Give the stream up if its incomplete event is too long."""
+        if self._length > (LONGEST_FIRST if self.api_format is None else _LONGEST_EVENT):
             self._give_up()
 
     def _give_up(self) -> None:
