@@ -48,7 +48,7 @@ class PayloadPart(StrEnum):
     ERROR = "error"
     """Payload of an error inside a stream whose status was 200."""
     DONE = "done"
-    """End marker: ``[DONE]``, ``response.completed``, ``message_stop`` or an equivalent."""
+    """End mark: ``[DONE]``, ``response.completed``, ``message_stop`` or an equivalent."""
     BODY = "body"
     """Complete body of a response that does not stream."""
     END = "end"
