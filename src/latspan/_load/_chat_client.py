@@ -168,7 +168,7 @@ class _Chat:
     def answer(self) -> Answer:
         """Return what is known of the response at its end."""
         call, stamps = self._call, self._stamps
-        first = next((at for at in range(2, len(stamps), 3) if stamps[at]), None)
+        first = next((at for at in range(2, len(stamps), 3) if stamps[at] > 0), None)
         return Answer(
             outcome=call.outcome or Outcome.ERROR,
             duration_ns=call.now() - call.start_ns,
