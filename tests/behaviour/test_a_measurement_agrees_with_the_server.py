@@ -78,9 +78,9 @@ def _measured(folder: Path, script: Script, *load: str) -> tuple[Measured, _Erro
     ("script", "load"),
     [
         (_SHORT, ("--concurrency", "1", "--requests", "60", "--warmup", "2")),
-        (_MIDDLE, ("--concurrency", "10", "--requests", "100")),
+        (_MIDDLE, ("--concurrency", "10", "--requests", "60")),
         (_SHORT, ("--rate", "12", "--requests", "60", "--warmup", "2", "--arrivals", "constant")),
-        (_MIDDLE, ("--rate", "20", "--requests", "100")),
+        (_MIDDLE, ("--rate", "20", "--requests", "60")),
     ],
     ids=["one at a time", "ten at a time", "at most one in flight", "about ten in flight"],
 )
