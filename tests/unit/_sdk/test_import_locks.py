@@ -168,7 +168,7 @@ class _TakenMeanwhile(_ModuleLock):
 
     @property
     def owner(self) -> int | None:
-        owner: int | None = vars(self)["holder"]
+        owner = self.holder
         if owner is None:
             thread = threading.Thread(target=self._take)
             thread.start()
@@ -177,7 +177,7 @@ class _TakenMeanwhile(_ModuleLock):
 
     @owner.setter
     def owner(self, owner: int | None) -> None:
-        vars(self)["holder"] = owner
+        self.holder: int | None = owner
 
     def _take(self) -> None:
         if self.lock.acquire(False):
