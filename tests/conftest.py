@@ -69,10 +69,10 @@ _SIGNS: Final = {
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Do not import files without tests that measure, if only those are wanted."""
-    sign = _SIGNS.get(os.environ.get("LATSPAN_TESTS", ""))
-    if sign is None or collection_path.suffix != ".py":
+    phase = os.environ.get("LATSPAN_TESTS", "")
+    if phase not in _SIGNS or collection_path.suffix != ".py":
         return None
-    return None if sign.search(collection_path.read_text()) else True
+    return None if _sign_in(collection_path, phase) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -26,6 +27,22 @@ def _iterating(driver: Driver, response: Any, what: str) -> Any:
 def _sent(driver: Driver, client: Any) -> Any:
     request = client._client.build_request("POST", "https://model.test/v1/any", json=ASKS)
     return client._client.send(request, stream=True)
+
+
+def _waiting(driver: Driver, wait: Callable[[], Awaitable[object]]) -> Any:
+    """Return a transport that answers with the stream, and waits before each piece."""
+
+    class Stream(driver.http.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            for piece in NAMED:
+                await wait()
+                yield piece
+
+    def answer(_: Any) -> Any:
+        headers = {"content-type": "text/event-stream"}
+        return driver.http.Response(200, headers=headers, stream=Stream())
+
+    return driver.http.MockTransport(answer)
 
 
 @pytest.mark.parametrize("entered", [True, False], ids=["in a block", "outside"])
@@ -76,16 +93,6 @@ def test_a_reader_that_is_refused_while_the_first_waits(seen: Captured, driver: 
         pytest.skip("two readers wait only in an event loop")
     go = asyncio.Event()
 
-    class Stream(driver.http.AsyncByteStream):
-        async def __aiter__(self) -> Any:
-            await go.wait()
-            for piece in NAMED:
-                yield piece
-
-    def answer(_: Any) -> Any:
-        headers = {"content-type": "text/event-stream"}
-        return driver.http.Response(200, headers=headers, stream=Stream())
-
     async def program(client: Any) -> None:
         asked = client._client.stream("POST", "https://model.test/v1/any", json=ASKS)
         async with asked as response:
@@ -98,7 +105,7 @@ def test_a_reader_that_is_refused_while_the_first_waits(seen: Captured, driver: 
             go.set()
             await first
 
-    driver.run(driver.http.MockTransport(answer), program)
+    driver.run(_waiting(driver, go.wait), program)
     (record,) = seen.records
     assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
     assert record.tokens.output == 2
@@ -110,16 +117,6 @@ def test_a_read_that_is_refused_while_another_read_of_the_sdks_stream_waits(
     """Neither reader iterates: each asks the stream for its next chunk."""
     if not driver.asynchronous:
         pytest.skip("two readers wait only in an event loop")
-
-    class Stream(driver.http.AsyncByteStream):
-        async def __aiter__(self) -> Any:
-            for piece in NAMED:
-                await asyncio.sleep(0)
-                yield piece
-
-    def answer(_: Any) -> Any:
-        headers = {"content-type": "text/event-stream"}
-        return driver.http.Response(200, headers=headers, stream=Stream())
 
     async def chunks(stream: Any) -> int:
         read = 0
@@ -138,7 +135,7 @@ def test_a_read_that_is_refused_while_another_read_of_the_sdks_stream_waits(
             await anext(stream)
         assert await first == 4
 
-    driver.run(driver.http.MockTransport(answer), program)
+    driver.run(_waiting(driver, lambda: asyncio.sleep(0)), program)
     (record,) = seen.records
     assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
     assert record.tokens.output == 2

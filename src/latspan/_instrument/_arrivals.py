@@ -65,7 +65,7 @@ class Arrivals:
         elif before_ns - returned_ns < READER_BOUND_NS:
             if after_ns - before_ns >= _IMMEDIATE_NS:
                 self._joined = joined[0], after_ns
-        elif not (inside and data and data.isspace()):
+        elif not (inside and data.isspace()):
             self.end(reads)
             self._joined = before_ns, after_ns
 

@@ -101,7 +101,7 @@ class StreamTracker:
         """Return whether the iterator is reading the stream and the caller has not left it."""
         return reader in self._readers
 
-    def read(self, before_ns: int, chunk: Any, reader: object = None) -> None:
+    def read(self, before_ns: int, chunk: Any, reader: object) -> None:
         """Record that ``reader`` read ``chunk`` from the stream itself, from ``before_ns`` on."""
         call = self.call
         after_ns = call.now()
@@ -139,7 +139,7 @@ class StreamTracker:
             reads.end = (before_ns, after_ns)
         call.end(outcome, done_ns=after_ns, error_type=error_type)
 
-    def failed(self, before_ns: int, error: BaseException, reader: object = None) -> None:
+    def failed(self, before_ns: int, error: BaseException, reader: object) -> None:
         """
         Record that a read raised. A read that was refused has no effect.
 

@@ -158,31 +158,26 @@ _TOKEN: Final = re.compile(
 _CONTENT: Final = b'"content":"'
 _CONTENT_EMPTY: Final = b'"content":""'
 
-_CONTEXT: Final = "context"
-_ANNOTATIONS: Final = "annotations"
-"""
-Keys of a delta whose values contain retrieved documents, which were not generated.
-
-Sources: Azure OpenAI, "On Your Data" (``context``); OpenAI and OpenRouter, web search
-(``annotations``).
-"""
-
-_KEY_OF_CONTEXT: Final = b'"context"'
-_KEY_OF_ANNOTATIONS: Final = b'"annotations"'
+_CONTEXT: Final = b'"context"'
+_ANNOTATIONS: Final = b'"annotations"'
 
 
 def _without_documents(event: bytes) -> bytes:
-    body = dict(to_plain(event))
-    body["choices"] = choices = [dict(choice) for choice in listed_choices((body,))]
-    for choice in choices:
-        hidden = {_CONTEXT, _ANNOTATIONS}
-        delta = mapping(choice.get("delta"))
-        choice["delta"] = {key: value for key, value in delta.items() if key not in hidden}
-    return json.dumps(body).encode()
+    """
+    Return the deltas of a chunk without retrieved documents, which were not generated.
+
+    Sources: Azure OpenAI, "On Your Data" (``context``); OpenAI and OpenRouter, web search
+    (``annotations``).
+    """
+    deltas = [dict(mapping(choice.get("delta"))) for choice in listed_choices((to_plain(event),))]
+    for delta in deltas:
+        delta.pop("context", None)
+        delta.pop("annotations", None)
+    return json.dumps(deltas).encode()
 
 
 def _kind_of_event(event: bytes) -> int:
-    if _KEY_OF_CONTEXT in event or _KEY_OF_ANNOTATIONS in event:
+    if _CONTEXT in event or _ANNOTATIONS in event:
         event = _without_documents(event)
     # Most events contain text, and finding bytes takes a third of the time of a regular expression.
     if _CONTENT in event and _CONTENT_EMPTY not in event:

@@ -119,7 +119,7 @@ def test_every_chunk_of_a_stream_has_its_time_since_the_one_before(
         clock.advance(held)
         before = clock.monotonic_ns()
         clock.advance(waited)
-        tracker.read(before, {"choices": []})
+        tracker.read(before, {"choices": []}, object())
     tracker.ended(clock.monotonic_ns())
 
     (record,) = seen.records
