@@ -140,6 +140,7 @@ def test_without_a_block_no_stage_has_such_a_segment() -> None:
     assert len(delayed) <= len(records) // 10
 
 
+@pytest.mark.alone
 def test_the_report_names_the_event_loop() -> None:
     """Its last sentence does not blame retrieval, which takes 30 ms of each request."""
     script = Script.chat(tokens=5, prefill_ms=20, gap_ms=2)
