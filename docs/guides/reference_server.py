@@ -65,7 +65,9 @@ class ReferenceServer:
 
     def __post_init__(self) -> None:
         self.turns = asyncio.Semaphore(self.slots)
-        self.http = httpx2.AsyncClient(timeout=60)
+        # llama.cpp closes a connection that was idle for 5 s, perhaps just when it is used again.
+        limits = httpx2.Limits(keepalive_expiry=4)
+        self.http = httpx2.AsyncClient(timeout=60, limits=limits)
         self.models = {
             url: AsyncOpenAI(base_url=f"{url}/v1", api_key="none", http_client=self.http)
             for url in {self.model, self.fallback or self.model}

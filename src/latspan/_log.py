@@ -20,6 +20,7 @@ from latspan._shown import foreign
 __all__ = [
     "EXPORT_FAILED",
     "EXPORT_REFUSED",
+    "HISTOGRAMS_NOT_EXPORTED",
     "NOT_EXPORTED",
     "logger",
     "make_safe",
@@ -33,6 +34,7 @@ EXPORT_REFUSED: Final = (
     " hint: check the address and the credentials with latspan doctor"
 )
 NOT_EXPORTED: Final = "Dropped %d %s that could not be exported before shutdown"
+HISTOGRAMS_NOT_EXPORTED: Final = "Dropped histograms that could not be exported before shutdown"
 """Log lines about failed exports; the report of ``latspan doctor`` has their content too."""
 
 _MOST_LINES: Final = 200

@@ -111,6 +111,22 @@ def test_a_missing_collector_is_reported_in_plain_words() -> None:
         assert done.stderr.count("imported by latspan's own exporter") == 2 * marked
 
 
+def test_a_receiver_that_does_not_respond_is_a_problem(tmp_path: Path) -> None:
+    """Nothing that the program recorded has arrived, although no attempt has failed."""
+    code = "import latspan\nwith latspan.request('x'): pass"
+    with refusing("http/protobuf", Refusal(None)) as silent:
+        _, document = examined(*python(code), tmp_path=tmp_path, LATSPAN_ENDPOINT=silent.url)
+
+    assert document["ok"] is False
+    assert [(each["signal"], each["accepted"], each["failed"]) for each in document["exports"]] == [
+        ("histograms", 0, 1),
+        ("spans", 0, 1),
+    ]
+    assert {each["reason"] for each in document["exports"]} == {
+        "no response before the process ended"
+    }
+
+
 def test_a_program_that_works_is_fine(receiver: Receiver, model: str, tmp_path: Path) -> None:
     """Its library, its call and its exports are seen."""
     done, document = examined(
@@ -156,7 +172,7 @@ def test_exports_that_fail_are_reported(model: str, tmp_path: Path) -> None:
 
 def test_a_program_without_a_collector_prints_nothing_of_latspans(tmp_path: Path) -> None:
     """The table has the errors; a program with a log of its own still has the lines in it."""
-    for logs, lines in (("", 0), ("import logging; logging.basicConfig()\n", 2)):
+    for logs, lines in (("", 0), ("import logging; logging.basicConfig()\n", 3)):
         done, document = examined(
             *python(f"{logs}import latspan\nwith latspan.request('x'): pass"),
             tmp_path=tmp_path,

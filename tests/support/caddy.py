@@ -24,6 +24,10 @@ http://127.0.0.1:{port} {{
 	}}
 	reverse_proxy {upstream} {{
 		flush_interval -1
+		# llama.cpp closes a connection that was idle for 5 s, perhaps just when it is used again.
+		transport http {{
+			keepalive 3s
+		}}
 	}}
 }}
 """

@@ -60,7 +60,8 @@ def running(
         start_s: Maximum time until the program is ready, in seconds.
 
     Raises:
-        AssertionError: The program ended or did not become ready; with its last output.
+        AssertionError: The program ended or did not become ready; with its last output. Any
+            exception of the block has its last output as a note.
     """
     ours = {
         name: value
@@ -81,14 +82,15 @@ def running(
         try:
             deadline = time.monotonic() + start_s
             while not ready():
-                assert process.poll() is None, f"it ended; its log ends with:\n{_last_lines(log)}"
-                assert time.monotonic() < deadline, (
-                    f"it did not serve in {start_s:g} s; its log ends with:\n{_last_lines(log)}"
-                )
+                assert process.poll() is None, "the program ended"
+                assert time.monotonic() < deadline, f"it did not serve in {start_s:g} s"
                 time.sleep(_POLL_S)
             # Without this check, another program on the same port could have responded.
-            assert process.poll() is None, f"it ended; its log ends with:\n{_last_lines(log)}"
+            assert process.poll() is None, "the program ended"
             yield process
+        except Exception as error:
+            error.add_note(f"the log of {command[0]} ends with:\n{_last_lines(log)}")
+            raise
         finally:
             process.terminate()
             try:

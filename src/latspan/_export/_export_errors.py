@@ -40,6 +40,8 @@ _EXPORTERS: Final = (
 
 _OUT_OF_TIME: Final = "DEADLINE_EXCEEDED"
 
+_UNANSWERED: Final = "no response before the process ended"
+
 _HTTP_STATUSES: Final = range(100, 600)
 
 _delivering = threading.local()
@@ -175,6 +177,15 @@ class ExportErrors:
             export_results[self._signal].accepted += 1
         else:
             export_results[self._signal].failed += 1
+
+    @staticmethod
+    def unanswered(signal: str) -> None:
+        """Count a message without a response before shutdown, for the doctor."""
+        result = export_results[signal]
+        # If another message failed before, its reason is known.
+        if not result.failed:
+            result.failed = 1
+            result.reason = result.reason or _UNANSWERED
 
     def arrived(self) -> None:
         """Record that the receiver accepted a message; log the end of an outage of this signal."""

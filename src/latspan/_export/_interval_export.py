@@ -26,7 +26,7 @@ from typing import Final, Protocol, TypeVar
 from latspan._export._environment import export_interval_s
 from latspan._export._export_errors import ExportErrors
 from latspan._export._last_export import LastExport
-from latspan._log import logger
+from latspan._log import HISTOGRAMS_NOT_EXPORTED, logger
 from latspan._recording import Recorder, Series, SeriesKey, Snapshot
 from latspan._slices import Slices, give_way, release
 from latspan._units import from_unit
@@ -36,6 +36,8 @@ __all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport", "Unsent"]
 
 
 _T = TypeVar("_T")
+
+_SIGNAL: Final = "histograms"
 
 _SAVING_S: Final = 1.0
 """Maximum wait for `_turn` after the timeout of a shutdown, in seconds."""
@@ -160,11 +162,13 @@ class PeriodicExport:
             )
         self._recorder = recorder
         self._exporters = tuple(exporters)
+        self._local = tuple(exporter for exporter in exporters if exporter.local)
+        self._others = tuple(exporter for exporter in exporters if not exporter.local)
         self._before = before
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
         self._idle_ns = from_unit(idle_s, "s")
         self._logged: dict[object, set[type[BaseException]]] = {}
-        self._deliveries = ExportErrors("histograms")
+        self._deliveries = ExportErrors(_SIGNAL)
         self._last = LastExport()
 
         # Guarded by the condition: the numbers of the last flush requested and of the last one
@@ -179,6 +183,8 @@ class PeriodicExport:
         # Held while local exporters receive an interval: by the export thread or, after the timeout
         # of a shutdown, by the thread that called it.
         self._turn = threading.Lock()
+        self._owes = False
+        """Whether exporters over a network have received values and not delivered them."""
 
         self._slices = Slices() if slices is None else slices
         self._thread = threading.Thread(
@@ -231,6 +237,10 @@ class PeriodicExport:
         if first:
             if not ended:
                 self._save()
+            if self._owes:
+                logger.warning(HISTOGRAMS_NOT_EXPORTED)
+                if not ended:
+                    ExportErrors.unanswered(_SIGNAL)
             for exporter in self._exporters:
                 left_s = max(deadline_s - time.monotonic(), 0)
                 self._guarded(exporter, partial(exporter.shutdown, left_s))
@@ -242,8 +252,8 @@ class PeriodicExport:
             try:
                 interval = self._guarded(self, self._recorder.swap_interval)
                 if interval is not None:
-                    local = [exporter for exporter in self._exporters if exporter.local]
-                    self._send(interval, local, last=True)
+                    self._owes |= bool(self._others and interval.series)
+                    self._send(interval, self._local, last=True)
             finally:
                 self._turn.release()
 
@@ -277,12 +287,12 @@ class PeriodicExport:
     def _export(self, *, last: bool) -> bool:
         self._before()
         interval = self._recorder.swap_interval()
-        local = [exporter for exporter in self._exporters if exporter.local]
         with self._turn:
-            saved = self._send(interval, local, last=last)
-        others = [exporter for exporter in self._exporters if not exporter.local]
-        sent = self._send(interval, others, last=last)
-        if sent and others:
+            saved = self._send(interval, self._local, last=last)
+        self._owes |= bool(self._others and interval.series)
+        sent = self._send(interval, self._others, last=last)
+        self._owes &= not sent
+        if sent and self._others:
             self._deliveries.arrived()
         if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)

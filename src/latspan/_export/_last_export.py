@@ -10,6 +10,11 @@ accepted a message for the given time. Each accepted message restarts this time,
 is not cut off. *Failure*: an attempt failed, and the attempt before `begin` did not succeed either,
 or there was none. A receiver that accepted the message before gets further attempts until the time
 of silence is over, because it may be restarting.
+
+**A process that stands still.** The system may stop the process or give it no processor, for
+example when a container has used up its share. The receiver cannot answer it in that time, so the
+time does not count. `wait` therefore waits in short steps; a step that takes much longer than
+requested shows how long the process stood still.
 """
 
 from __future__ import annotations
@@ -17,12 +22,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Final
 
 from latspan._clock import Clock, SystemClock
 from latspan._fork import register_after_fork
 from latspan._units import NS_PER_S, from_unit
 
 __all__ = ["LastExport"]
+
+_STEP_NS: Final = NS_PER_S // 10
+"""Longest step of a wait, and how late it may end before the process counts as standing still."""
 
 _observing = threading.local()
 
@@ -34,6 +43,9 @@ class LastExport:
     Args:
         clock: Clock that the time of silence is measured with.
     """
+
+    _stood_still_ns: int = 0
+    """Nanoseconds that this process stood still while one of its threads waited."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
@@ -104,7 +116,7 @@ class LastExport:
             return None
         if self._gives_up:
             return 0.0
-        return max(self._until_ns - self._clock.monotonic_ns(), 0) / NS_PER_S
+        return max(self._until_ns - self._now_ns(), 0) / NS_PER_S
 
     def notify(self) -> None:
         """Wake the waiting thread, because what it waits for may have happened."""
@@ -123,16 +135,25 @@ class LastExport:
             Whether it is done.
         """
         with self._changed:
-            ends_ns = self._clock.monotonic_ns() + from_unit(timeout_s, "s")
+            before_ns = self._now_ns()
+            ends_ns = before_ns + from_unit(timeout_s, "s")
             while not is_done():
-                left_s = (ends_ns - self._clock.monotonic_ns()) / NS_PER_S
+                late_ns = self._now_ns() - before_ns - _STEP_NS
+                if late_ns > _STEP_NS:
+                    LastExport._stood_still_ns += late_ns
+                before_ns = self._now_ns()
+                left_s = (ends_ns - before_ns) / NS_PER_S
                 if self.left_s is not None:
                     left_s = min(left_s, self.left_s)
                 if left_s <= 0:
                     return False
-                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+                self._changed.wait(min(left_s, _STEP_NS / NS_PER_S))
             return True
+
+    def _now_ns(self) -> int:
+        """Return the time without that in which this process stood still, in nanoseconds."""
+        return self._clock.monotonic_ns() - LastExport._stood_still_ns
 
     def _restart(self) -> None:
         if self._silent_ns is not None:
-            self._until_ns = self._clock.monotonic_ns() + self._silent_ns
+            self._until_ns = self._now_ns() + self._silent_ns

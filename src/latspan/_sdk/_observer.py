@@ -26,7 +26,14 @@ from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
 from latspan._instrument._instrumentor import triggers_of
-from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED, logger, warnings_given
+from latspan._log import (
+    EXPORT_FAILED,
+    EXPORT_REFUSED,
+    HISTOGRAMS_NOT_EXPORTED,
+    NOT_EXPORTED,
+    logger,
+    warnings_given,
+)
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -61,6 +68,12 @@ _OF_EXPORTER: Final[Mapping[str, frozenset[str]]] = {
     "urllib3": frozenset({"requests"}),
 }
 """Libraries that the OTLP exporter over HTTP imports, with those that use them too."""
+
+
+_IN_THE_REPORT: Final = frozenset(
+    {EXPORT_FAILED, EXPORT_REFUSED, HISTOGRAMS_NOT_EXPORTED, NOT_EXPORTED}
+)
+"""Log lines whose content is in the doctor's report."""
 
 
 class Observer:
@@ -181,7 +194,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
     Without a handler, Python would print the lines about failed exports before the report, which
     contains them. A program that handles log records gets all of them.
     """
-    return record.msg not in {EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED} or logger.hasHandlers()
+    return record.msg not in _IN_THE_REPORT or logger.hasHandlers()
 
 
 def _program() -> str:

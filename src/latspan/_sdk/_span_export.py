@@ -33,6 +33,7 @@ from latspan._export import (
     SpanBatches,
     span_batches,
 )
+from latspan._export._export_errors import ExportErrors
 from latspan._export._sizes import size_of
 from latspan._fork import register_after_fork
 from latspan._log import NOT_EXPORTED, logger
@@ -237,6 +238,8 @@ class SpanExport:
         def wait(timeout_s: float) -> None:
             if not self._last.wait(done.is_set, timeout_s):
                 self._cut_short = True
+                if self._queue.unsent:
+                    ExportErrors.unanswered(self._signal)
                 self._close_exporter()
             self._worker.stop(0)
             if left := self._queue.unsent:

@@ -329,7 +329,24 @@ def test_series_are_forgotten_once_they_are_idle_and_delivered() -> None:
     assert (undelivered, recorder.snapshot().count()) == (1, 0)
 
 
-def test_what_is_left_is_saved_while_a_network_hangs() -> None:
+@pytest.mark.parametrize("records", [0, 1])
+def test_histograms_lost_at_shutdown_are_logged(
+    records: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line, and none if no value was recorded."""
+    recorder = Recorder(SystemClock())
+    export = PeriodicExport(recorder, [Shelf(broken=True), Shelf()], interval_s=float("inf"))
+    for _ in range(records):
+        recorder.record(RECORD)
+
+    export.shutdown()
+
+    lines = [record.getMessage() for record in caplog.records]
+    lost = "Dropped histograms that could not be exported before shutdown"
+    assert lines.count(lost) == records
+
+
+def test_what_is_left_is_saved_while_a_network_hangs(caplog: pytest.LogCaptureFixture) -> None:
     """A shutdown whose time is up hands the last interval to outlets that need no network."""
     go_on, hanging = threading.Event(), threading.Event()
 
@@ -356,6 +373,9 @@ def test_what_is_left_is_saved_while_a_network_hangs() -> None:
 
     assert not finished
     assert file.held[:2] == [1, 2]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Dropped histograms that could not be exported before shutdown"
+    ]
 
 
 def test_an_interrupt_at_shutdown_is_the_callers() -> None:

@@ -62,6 +62,28 @@ def test_without_a_limit_only_the_timeout_counts(clock: ManualClock) -> None:
     assert not last.wait(lambda: False, 0)
 
 
+@pytest.mark.parametrize("silence_s", [SILENCE_S, None])
+def test_the_time_in_which_the_process_stood_still_does_not_count(
+    clock: ManualClock, silence_s: float | None
+) -> None:
+    """No receiver can answer a stopped process. Exports that end one after the other share it."""
+    spans, metrics = LastExport(clock), LastExport(clock)
+    steps = iter([0, 30, 0, 0])
+
+    def is_done_after_a_stop() -> bool:
+        step = next(steps, None)
+        wait(step or 0, clock)
+        return step is None
+
+    for each in (spans, metrics):
+        each.begin(silence_s)
+
+    assert metrics.wait(is_done_after_a_stop, SILENCE_S)
+    assert spans.left_s is None or spans.left_s > SILENCE_S / 2
+    wait(10, clock)
+    assert spans.left_s in {None, 0}
+
+
 @pytest.mark.parametrize(
     ("before", "left_s"), [([], 0), ([True], SILENCE_S), ([True, False], 0), ([False, True], 2)]
 )
