@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -100,10 +101,24 @@ def records(
     return made
 
 
-def run(seed: int, *, conditions: Mapping[str, Any] | None = None, **changes: Any) -> Run:
+def run(
+    seed: int,
+    *,
+    conditions: Mapping[str, Any] | None = None,
+    factors: Mapping[str, float] | None = None,
+    **changes: Any,
+) -> Run:
     """Return one run in memory; for the arguments see :func:`records`."""
-    made = records(seed, **changes)
-    return replace(run_of_records(made, f"run {seed}"), conditions=dict(conditions or _CONDITIONS))
+    made = _made(seed, tuple((factors or {}).items()), tuple(changes.items()))
+    return replace(made, conditions=dict(conditions or _CONDITIONS))
+
+
+@functools.lru_cache(maxsize=200)
+def _made(
+    seed: int, factors: tuple[tuple[str, float], ...], changes: tuple[tuple[str, Any], ...]
+) -> Run:
+    """Return one run; many tests use the same ones, and their tables take most of the time."""
+    return run_of_records(records(seed, factors=dict(factors), **dict(changes)), f"run {seed}")
 
 
 def runs(first: int, number: int = 5, **changes: Any) -> list[Run]:

@@ -80,6 +80,7 @@ def test_a_terminal_shows_a_plot(ladder: str, capsys: pytest.CaptureFixture[str]
     assert "hint: " in shown
 
 
+@pytest.mark.repetitive
 @pytest.mark.parametrize(
     ("limit_ms", "code"), [("1000000", 0), ("4000", 3), ("100", 1)], ids=["met", "open", "missed"]
 )

@@ -38,6 +38,7 @@ def similar(random: np.random.Generator, count: int) -> Values:
     return np.exp(0.5 * level)
 
 
+@pytest.mark.repetitive
 @pytest.mark.parametrize("percentile", [50, 95])
 def test_a_bootstrap_of_blocks_holds_its_error_with_correlated_requests(percentile: float) -> None:
     """At most 10 % of 120 pairs without a change, where single draws would find 30 to 45 %."""
