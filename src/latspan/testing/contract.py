@@ -424,6 +424,10 @@ def _comparable(request: HttpRequest) -> tuple[str, str, list[str], bytes]:
     return request.method, request.path, names, request.body
 
 
+_OF_THE_INTERPRETER: Final = frozenset({"__warningregistry__"})
+"""Attributes that Python sets itself: this one when a line of the module causes a warning."""
+
+
 def _differences(
     before: Mapping[type | ModuleType, Mapping[str, Any]],
     after: Mapping[type | ModuleType, Mapping[str, Any]],
@@ -432,7 +436,7 @@ def _differences(
         (owner, name)
         for owner, held in after.items()
         if owner in before  # A module may have been imported meanwhile.
-        for name in sorted({*held, *before[owner]})
+        for name in sorted({*held, *before[owner]} - _OF_THE_INTERPRETER)
         if held.get(name, _ABSENT) is not before[owner].get(name, _ABSENT)
     ]
 

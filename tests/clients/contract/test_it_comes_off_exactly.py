@@ -51,7 +51,8 @@ def differences(before: Stand, after: Stand) -> list[tuple[type | ModuleType, st
         (owner, name)
         for owner, held in after.items()
         if owner in before  # Some modules are imported when they are first looked at.
-        for name in sorted({*held, *before[owner]})
+        # Python stores in a module that one of its lines has caused a warning.
+        for name in sorted({*held, *before[owner]} - {"__warningregistry__"})
         if held.get(name, _ABSENT) is not before[owner].get(name, _ABSENT)
     ]
 
