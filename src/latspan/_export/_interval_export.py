@@ -290,10 +290,12 @@ class PeriodicExport:
         with self._turn:
             saved = self._send(interval, self._local, last=last)
         self._owes |= bool(self._others and interval.series)
+        lost_before = self._lost()
         sent = self._send(interval, self._others, last=last)
-        self._owes &= not sent
-        if sent and self._others:
+        if sent and self._owes:
             self._deliveries.arrived()
+        # What the receiver refused permanently is lost already, and logged.
+        self._owes &= not sent and self._lost() == lost_before
         if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
         values = list(interval.series.values())

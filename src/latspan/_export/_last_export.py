@@ -137,10 +137,14 @@ class LastExport:
         with self._changed:
             before_ns = self._now_ns()
             ends_ns = before_ns + from_unit(timeout_s, "s")
-            while not is_done():
+            while True:
+                # Also if it is done by now: another export is waited for after this one.
+                is_over = is_done()
                 late_ns = self._now_ns() - before_ns - _STEP_NS
                 if late_ns > _STEP_NS:
                     LastExport._stood_still_ns += late_ns
+                if is_over:
+                    return True
                 before_ns = self._now_ns()
                 left_s = (ends_ns - before_ns) / NS_PER_S
                 if self.left_s is not None:
@@ -148,7 +152,6 @@ class LastExport:
                 if left_s <= 0:
                     return False
                 self._changed.wait(min(left_s, _STEP_NS / NS_PER_S))
-            return True
 
     def _now_ns(self) -> int:
         """Return the time without that in which this process stood still, in nanoseconds."""

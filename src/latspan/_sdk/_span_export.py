@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["SpanExport"]
 
 
+_TOO_LARGE: Final = "a single one is too large for the receiver, or cannot be encoded"
+
 _ACCEPTED_BY_ALL: Final = 65_536
 """Size in bytes up to which no receiver refuses a single span because of its size."""
 
@@ -319,6 +321,9 @@ class SpanExport:
         else:
             self._queue.forget(batch)
             self._refused_count += len(batch)
+            if response.smaller:
+                # Until now, a part of it might have been accepted.
+                ExportErrors.failed(self._signal, _TOO_LARGE, is_lost=True)
 
     def _called_ours(self, spans: list[Item]) -> list[Item]:
         """

@@ -20,10 +20,13 @@ from opentelemetry.sdk.resources import Resource
 
 from latspan._clock import ManualClock, SystemClock
 from latspan._export import OtlpMetrics, PeriodicExport
+from latspan._export._export_errors import ExportErrors
 from latspan._recording import Recorder, Snapshot
 from latspan._units import NS_PER_S
 from latspan.errors import ConfigError
 from support.records import RECORD
+
+WORKS_AGAIN = "exporting histograms works again"
 
 
 class Backend:
@@ -344,6 +347,24 @@ def test_histograms_lost_at_shutdown_are_logged(
     lines = [record.getMessage() for record in caplog.records]
     lost = "Dropped histograms that could not be exported before shutdown"
     assert lines.count(lost) == records
+
+
+def test_an_interval_without_values_is_no_sign_of_the_end_of_an_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing was sent, so it is unknown whether the receiver works again."""
+    caplog.set_level("INFO")
+    ExportErrors.failed("histograms", "the receiver is away")
+    recorder = Recorder(SystemClock())
+    export = PeriodicExport(recorder, [Shelf()], interval_s=float("inf"))
+    lines: list[int] = []
+    for _ in range(2):
+        assert export.force_flush()
+        lines.append([each.getMessage() for each in caplog.records].count(WORKS_AGAIN))
+        recorder.record(RECORD)
+    export.shutdown()
+
+    assert lines == [0, 1]
 
 
 def test_what_is_left_is_saved_while_a_network_hangs(caplog: pytest.LogCaptureFixture) -> None:

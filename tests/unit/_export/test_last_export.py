@@ -62,18 +62,18 @@ def test_without_a_limit_only_the_timeout_counts(clock: ManualClock) -> None:
     assert not last.wait(lambda: False, 0)
 
 
+@pytest.mark.parametrize("steps", [(0, 30, 0, 0), (0, 30)], ids=["goes on", "is done on waking"])
 @pytest.mark.parametrize("silence_s", [SILENCE_S, None])
 def test_the_time_in_which_the_process_stood_still_does_not_count(
-    clock: ManualClock, silence_s: float | None
+    clock: ManualClock, silence_s: float | None, steps: tuple[int, ...]
 ) -> None:
     """No receiver can answer a stopped process. Exports that end one after the other share it."""
     spans, metrics = LastExport(clock), LastExport(clock)
-    steps = iter([0, 30, 0, 0])
+    left = list(steps)
 
     def is_done_after_a_stop() -> bool:
-        step = next(steps, None)
-        wait(step or 0, clock)
-        return step is None
+        wait(left.pop(0), clock)
+        return not left
 
     for each in (spans, metrics):
         each.begin(silence_s)

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan._export import OtlpSpans, SpanAnswer, SpanBatches
+from latspan._export._export_errors import ExportErrors
 from latspan._sdk._global_provider import Lead
 from latspan._sdk._span_export import SpanExport
 from latspan._sdk._span_queue import SpanQueue
@@ -81,6 +82,13 @@ class IntervalExporter(OtlpSpans):
         """Return the next scripted answer."""
         self.sent.append((self._clock.monotonic_ns(), [span.name for span in spans]))
         return self._answers.pop(0) if self._answers else SpanAnswer(taken=True)
+
+
+@pytest.fixture(autouse=True)
+def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage of the whole process is logged once, so one test would hide that of another."""
+    monkeypatch.setattr(ExportErrors, "_warned", set[str]())
+    monkeypatch.setattr(ExportErrors, "_loss_warned", set[str]())
 
 
 @pytest.fixture
@@ -287,8 +295,10 @@ def test_a_batch_that_is_too_large_is_halved_until_it_is_accepted(
     export.closing()(DEADLINE_S)
 
 
-def test_a_single_span_that_is_too_large_is_lost(clock: ManualClock) -> None:
-    """It is counted, and other spans are exported."""
+def test_a_single_span_that_is_too_large_is_lost(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted and logged, and other spans are exported."""
 
     class Refusing(IntervalExporter):
         def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
@@ -305,6 +315,7 @@ def test_a_single_span_that_is_too_large_is_lost(clock: ManualClock) -> None:
     assert [name for _, sent in outlet.sent for name in sent] == ["one", "two"]
     assert lost(export) == {"queue_full": 0, "refused": 1}
     export.closing()(DEADLINE_S)
+    assert ["they are lost" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_a_receiver_that_refuses_a_small_span_is_full(clock: ManualClock) -> None:
