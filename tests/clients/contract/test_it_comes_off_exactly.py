@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from latspan.testing import contract
 from tests.clients.contract.clients import CLIENTS
 from tests.clients.contract.conftest import INTEGRATIONS, switch_off, switch_on
 
@@ -24,7 +25,7 @@ _SERVERS: Final = {"latspan_asgi", "latspan_wsgi", "latspan_django"}
 _DERIVE: Final = {"latspan_botocore", "latspan_google_genai", "latspan_mistralai"}
 """Integrations whose tests derive from the classes in ``latspan.testing.contract``."""
 
-_ABSENT: Final = object()
+differences = contract._differences  # pyright: ignore[reportPrivateUsage]
 
 Stand = dict[type | ModuleType, dict[str, Any]]
 """What every module and class of theirs holds, by name."""
@@ -43,18 +44,6 @@ def owners() -> Iterator[type | ModuleType]:
 def stand() -> Stand:
     """Return what is where."""
     return {owner: dict(vars(owner)) for owner in owners()}
-
-
-def differences(before: Stand, after: Stand) -> list[tuple[type | ModuleType, str]]:
-    """Return where another object stands than before."""
-    return [
-        (owner, name)
-        for owner, held in after.items()
-        if owner in before  # Some modules are imported when they are first looked at.
-        # Python stores in a module that one of its lines has caused a warning.
-        for name in sorted({*held, *before[owner]} - {"__warningregistry__"})
-        if held.get(name, _ABSENT) is not before[owner].get(name, _ABSENT)
-    ]
 
 
 def test_taking_it_off_puts_the_very_same_objects_back() -> None:

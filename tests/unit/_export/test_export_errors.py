@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from latspan._export._export_errors import ExportErrors
+from support.outages import forget_outages
 
 
 @pytest.fixture
@@ -14,8 +15,7 @@ def log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.LogCaptureFixture:
     """The log from the level of recoveries on, without an outage of an earlier test."""
-    monkeypatch.setattr(ExportErrors, "_warned", set[str]())
-    monkeypatch.setattr(ExportErrors, "_loss_warned", set[str]())
+    forget_outages(monkeypatch)
     caplog.set_level(logging.INFO, "latspan")
     return caplog
 

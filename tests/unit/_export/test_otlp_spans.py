@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from requests.adapters import BaseAdapter
 
 from latspan._export import OtlpSpans, SpanAnswer
-from latspan._export._export_errors import ExportErrors
 from latspan._export._http_session import HttpSession, http_session
+from support.outages import forget_outages
 
 GRPC_EXPORTER = "opentelemetry.exporter.otlp.proto.grpc.exporter"
 
@@ -130,8 +130,7 @@ def test_the_log_states_whether_the_spans_are_lost(
 ) -> None:
     """A status that is not retried loses them; a message that is too large is split."""
     with monkeypatch.context() as patch:
-        patch.setattr(ExportErrors, "_warned", set[str]())
-        patch.setattr(ExportErrors, "_loss_warned", set[str]())
+        forget_outages(patch)
         over_http(status)
 
     (message,) = (record.getMessage() for record in caplog.records if record.name == "latspan")
@@ -143,8 +142,7 @@ def test_a_redirect_is_logged_without_its_query(
 ) -> None:
     """A proxy in front of it wants a login, or TLS: nobody has the spans."""
     with monkeypatch.context() as patch:
-        patch.setattr(ExportErrors, "_warned", set[str]())
-        patch.setattr(ExportErrors, "_loss_warned", set[str]())
+        forget_outages(patch)
         over_http(302, {"Location": "https://receiver.test/login?token=S3CRET"})
 
     assert "https://receiver.test/login" in caplog.text

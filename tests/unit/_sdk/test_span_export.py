@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan._export import OtlpSpans, SpanAnswer, SpanBatches
-from latspan._export._export_errors import ExportErrors
 from latspan._sdk._global_provider import Lead
 from latspan._sdk._span_export import SpanExport
 from latspan._sdk._span_queue import SpanQueue
 from latspan.testing import ManualClock
+from support.outages import forget_outages
 
 DEADLINE_S = 30.0
 FAILURE = SpanExportResult.FAILURE
@@ -86,9 +86,7 @@ class IntervalExporter(OtlpSpans):
 
 @pytest.fixture(autouse=True)
 def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outage of the whole process is logged once, so one test would hide that of another."""
-    monkeypatch.setattr(ExportErrors, "_warned", set[str]())
-    monkeypatch.setattr(ExportErrors, "_loss_warned", set[str]())
+    forget_outages(monkeypatch)
 
 
 @pytest.fixture
