@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from latspan.errors import UnknownNameError
 
 __all__ = [
+    "CUT",
     "FAILURES",
     "KIND_NOUNS",
     "NOT_WAITING",
@@ -198,6 +199,9 @@ class Outcome(StrEnum):
 
 FAILURES: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTED, Outcome.ERROR})
 """Outcomes of a call that failed."""
+
+CUT: Final = frozenset({Outcome.CANCELLED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
+"""Outcomes of a call that its caller ended before it was complete: the call was given up."""
 
 NOT_WAITING: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
 """Outcomes of a stream whose caller was not waiting for a chunk at the end."""

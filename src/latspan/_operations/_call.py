@@ -80,7 +80,11 @@ class ModelCall(Operation):
             timeline = observed.timeline(observed.summary(), left.outcome, left.done_ns)
         if timeline is None:
             return ChildInterval(
-                self.name, self.start_ns, until_ns, start_other_ns=self._start_other_ns
+                self.name,
+                self.start_ns,
+                until_ns,
+                streamed=self.streamed,
+                start_other_ns=self._start_other_ns,
             )
         visible = timeline.metrics.get("time_to_first_visible_token")
         return ChildInterval(
@@ -88,6 +92,7 @@ class ModelCall(Operation):
             start_ns=timeline.start_ns,
             done_ns=timeline.done_ns,
             segments=timeline.segments,
+            streamed=self.streamed,
             first_visible_ns=timeline.marks.get(Mark.FIRST_VISIBLE),
             first_visible_source=Source.MEASURED if visible is None else visible.source,
             start_other_ns=self._start_other_ns,

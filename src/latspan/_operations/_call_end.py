@@ -304,6 +304,7 @@ def publish(observed: ObservedCall, finished: FinishedCall) -> None:
             output_chunk_gaps_ns=() if observed.reads is None else observed.reads.gaps_ns(),
             parent_id=observed.parent.scope_id,
             root_id=observed.parent.root_id,
+            streamed=observed.reads is not None,
             **written,
         ),
         span,

@@ -295,7 +295,7 @@ class Operation(ResponseParts):
             response: As for :meth:`keep_response`; ``None`` if its content is unknown.
         """
         self.keep_response(response)
-        self.reads = None
+        self.streamed, self.reads = False, None
         self.end(Outcome.COMPLETED, done_ns=self.returned_ns)
 
     def leave(

@@ -40,6 +40,7 @@ class ResponseParts:
         "parts",
         "reads",
         "request",
+        "streamed",
     )
 
     def __init__(
@@ -48,6 +49,8 @@ class ResponseParts:
         self.api_format: ApiFormat | None = api_format
         self.choices = choices
         # Passing `[]` takes a third of the time of the field's default factory, `list[int]`.
+        self.streamed = streamed
+        """Whether the response is a stream of chunks."""
         self.reads = Reads([]) if streamed else None
         self.parts: list[Any] = []
         """

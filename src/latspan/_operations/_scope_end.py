@@ -9,10 +9,11 @@ has the same structure, see ``_call_end.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._censoring import FIRST_WAITS
 from latspan._event_loop import LoopWatch
 from latspan._metrics import MetricValue
 from latspan._operations._annotations import Annotations, Known
@@ -32,7 +33,7 @@ from latspan._spans import (
     segment_spans,
     spanless_attributes,
 )
-from latspan._timeline import ScopeTimeline, scope_timeline
+from latspan._timeline import ChildInterval, ScopeTimeline, scope_timeline
 from latspan._tokens import TokenCounts, TokenSource
 
 __all__ = ["FinishedScope", "ObservedScope", "finished_scope", "publish_scope"]
@@ -104,6 +105,7 @@ class FinishedScope(NamedTuple):
         custom: The application's own attributes of span and series.
         attributes: Attributes of the span that are set at its end.
         output_tokens: Number of tracked tokens, ``None`` if none are tracked.
+        streamed: Whether it streams, see :class:`~latspan.testing.RequestRecord`.
     """
 
     outcome: Outcome
@@ -113,6 +115,7 @@ class FinishedScope(NamedTuple):
     custom: Mapping[str, AttributeValue]
     attributes: Mapping[str, AttributeValue]
     output_tokens: int | None
+    streamed: bool | None
 
 
 def finished_scope(
@@ -183,8 +186,24 @@ def finished_scope(
         attributes[semconv.LATSPAN_SEGMENT] = stage_name
         attributes[semconv.LATSPAN_SOURCE] = observed.source.value
     return FinishedScope(
-        outcome, result, merged, metrics, custom, attributes, annotations.output_tokens
+        outcome,
+        result,
+        merged,
+        metrics,
+        custom,
+        attributes,
+        annotations.output_tokens,
+        _is_streamed(calls, metrics, outcome),
     )
+
+
+def _is_streamed(
+    calls: Sequence[ChildInterval], metrics: Mapping[str, MetricValue], outcome: Outcome
+) -> bool | None:
+    """Return whether a scope streams; ``None`` if it ended before that was known."""
+    if any(call.streamed for call in calls) or not FIRST_WAITS.isdisjoint(metrics):
+        return True
+    return False if calls or outcome is Outcome.COMPLETED else None
 
 
 def publish_scope(observed: ObservedScope, finished: FinishedScope, name: str | None) -> None:
@@ -239,6 +258,7 @@ def publish_scope(observed: ObservedScope, finished: FinishedScope, name: str | 
             parent_id=observed.parent_id,
             root_id=observed.ids.root_id,
             details=details,
+            streamed=None if observed.kind is Kind.STAGE else finished.streamed,
         ),
         observed.span,
     )

@@ -34,7 +34,7 @@ from latspan._recording._snapshot import Snapshot, empty_snapshot
 if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
     from latspan._recording._log import read_snapshots, write_interval
-    from latspan._recording._record import RequestRecord, has_no_token
+    from latspan._recording._record import RequestRecord
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
@@ -57,7 +57,6 @@ __all__ = [
     "details_of",
     "empty_snapshot",
     "has_attributes",
-    "has_no_token",
     "key_of",
     "nearest_values",
     "read_snapshots",
@@ -70,7 +69,6 @@ _ON_FIRST_USE: Final = {
     "Distribution": "_distribution",
     "RequestRecord": "_record",
     "TaggedName": "_tags",
-    "has_no_token": "_record",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from latspan import semconv
-from latspan._metrics import FIRST_TOKENS, MetricValue
-from latspan._segments import Kind, Outcome, Segment, SegmentTotal, Side, totals
+from latspan._censoring import (
+    FIRST_WAITS,
+    CensoredValue,
+    State,
+    open_gap_ns,
+    open_segments,
+    state_of,
+)
+from latspan._metrics import LATENCY_METRICS, OF_REQUESTS, MetricValue
+from latspan._segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
 
-__all__ = ["RequestRecord", "has_no_token"]
+__all__ = ["RequestRecord"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +65,9 @@ class RequestRecord:
         details: Attributes of its span that the other fields do not repeat: those of the
             application, and facts on the request and the response. Never content. Empty if records
             are not written.
+        streamed: Whether the response was requested as a stream; for a request, whether a call
+            inside it was. ``None`` if that is unknown, as in records of older releases, and for a
+            request that ended before its first call.
         output_chunk_gaps_ns: One value per chunk after the first, token-bearing or not, in order:
             nanoseconds from the instant at which the read of the previous chunk returned to the
             instant at which the read of this chunk returned.
@@ -85,23 +97,73 @@ class RequestRecord:
     root_id: int = 0
     ratio: float = 1.0
     details: Mapping[str, object] = field(default_factory=dict[str, object])
+    streamed: bool | None = None
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:
         """One sum per segment name, in the order of first appearance."""
         return totals(self.segments)
 
+    @property
+    def is_streamed(self) -> bool | None:
+        """
+        Whether the response was requested as a stream; ``None`` if that is unknown.
 
-def has_no_token(record: RequestRecord) -> bool:
-    """
-    Return whether a record is that of a completed stream in which no token arrived.
+        Records of older releases do not state it; then their details and metrics may show it.
+        """
+        if self.streamed is not None:
+            return self.streamed
+        stated = self.details.get(semconv.GEN_AI_REQUEST_STREAM)
+        if isinstance(stated, bool):
+            return stated
+        if not FIRST_WAITS.isdisjoint(self.metrics):
+            return True
+        return None if self.kind in _MAY_STREAM else False
 
-    The user never received a first token. So the request misses every target for the time to the
-    first token, as a failed request does. A response that is not streamed has no first token by
-    definition, and misses no target.
-    """
-    return (
-        record.outcome is Outcome.COMPLETED
-        and record.details.get(semconv.GEN_AI_REQUEST_STREAM) is True
-        and not any(metric in record.metrics for metric in FIRST_TOKENS)
-    )
+    def state(self, metric: str) -> State:
+        """Return what is known of a metric of this record; see :mod:`latspan._censoring`."""
+        has_value = metric in self.metrics
+        if not has_value and metric in _OF_CALLS and self.kind in _REQUESTS:
+            return State.NOT_APPLICABLE
+        return state_of(metric, self.outcome, has_value=has_value, streamed=self.is_streamed)
+
+    def censored(self, metric: str) -> CensoredValue | None:
+        """
+        Return the interval that contains the value of a metric; ``None`` if it does not apply.
+
+        Args:
+            metric: Name of a metric that has at most one value per request.
+        """
+        state = self.state(metric)
+        return CensoredValue.of(state, self.lower_bound(metric) if state in _BOUNDED else None)
+
+    def lower_bound(self, metric: str) -> int:
+        """Return the value of a metric that is exact, or the lower bound of one that is cut."""
+        if metric == "duration":
+            return self.duration_ns
+        found = self.metrics.get(metric)
+        if found is None:
+            return self.duration_ns if metric in FIRST_WAITS else 0
+        if metric == "chunk_gap_max" and self.outcome in CUT:
+            return max(found.value, self.open_gap_ns or 0)
+        return found.value
+
+    @property
+    def open_gap_ns(self) -> int | None:
+        """Time for which a stream that was cut or failed had waited for its next token."""
+        has_token = "time_to_first_token" in self.metrics
+        return open_gap_ns(self.segments, self.outcome, has_token=has_token)
+
+    @property
+    def open_segments(self) -> frozenset[str]:
+        """Segments that would have gone on if the timeline had not ended: lower bounds."""
+        has_token = "time_to_first_token" in self.metrics
+        return open_segments(self.segments, self.outcome, self.kind, has_token=has_token)
+
+
+_MAY_STREAM: Final = frozenset({Kind.CALL, Kind.REQUEST, Kind.INNER_REQUEST})
+_REQUESTS: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST})
+_OF_CALLS: Final = frozenset(LATENCY_METRICS) - frozenset(OF_REQUESTS)
+"""Metrics that a request does not have, unless its server measured them."""
+
+_BOUNDED: Final = frozenset({State.EXACT, State.AT_LEAST})

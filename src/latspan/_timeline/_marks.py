@@ -214,6 +214,7 @@ class ChildInterval(NamedTuple):
         source: Source of the time of a stage.
         merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
             single call or stage.
+        streamed: Whether the response of a call was requested as a stream; of merged calls, of any.
         start_other_ns: Last instant before its start at which something else than its task is known
             to have run on the event loop; ``None`` if unknown.
         done_other_ns: The same for its end.
@@ -228,5 +229,6 @@ class ChildInterval(NamedTuple):
     own: bool = False
     source: Source = Source.MEASURED
     merged: int | None = None
+    streamed: bool = False
     start_other_ns: int | None = None
     done_other_ns: int | None = None

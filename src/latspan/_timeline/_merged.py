@@ -174,6 +174,7 @@ def _laid(
             first._replace(
                 first_visible_ns=first_ns,
                 first_visible_source=source,
+                streamed=any(call.streamed for call in merged_calls),
                 merged=sum(map(_counts, merged_calls)),
             )
         ]

@@ -16,8 +16,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
-from latspan._metrics import FIRST_TOKENS
-from latspan._recording import RequestRecord, has_no_token
+from latspan._recording import RequestRecord
 from latspan._recording.folder import host_conditions
 from latspan._segments import KIND_NOUNS, Kind
 from latspan._study.stats import Verdict, requests_needed, target_verdict
@@ -64,17 +63,27 @@ def check_target(
     _refuse_unknown(undecided)
     if not (math.isfinite(limit_ms) and limit_ms > 0):
         raise ConfigError(f"a limit of {limit_ms:g} ms", hint="use a number greater than 0")
-    values = _values([each for each in records if each.kind is kind], asked.metric)
-    misses = sum(value is None or value > limit_ms * NS_PER_MS for value in values)
-    failed = sum(value is None for value in values)
-    found = target_verdict(len(values), misses, asked.percentile, confidence=confidence)
+    values = [
+        value
+        for each in records
+        if each.kind is kind and (value := each.censored(asked.metric)) is not None
+    ]
+    limit_ns = limit_ms * NS_PER_MS
+    misses = sum(each.low > limit_ns for each in values)
+    left = sum(each.low <= limit_ns < each.high for each in values)
+    found = target_verdict(
+        len(values), misses, asked.percentile, undecided=left, confidence=confidence
+    )
     if found.verdict is Verdict.MET:
         return
     noun = KIND_NOUNS[kind][1]
+    failed = sum(math.isinf(each.low) for each in values)
     text = (
         f"{asked} at most {limit_ms:g} ms is {found.verdict}: {misses:,} of {len(values):,} {noun}"
         f" took longer or failed ({failed:,} failed), {confidence:.0%} confidence"
     )
+    if left:
+        text += f"; {left:,} were left before the limit, so they may have missed it"
     if found.verdict is Verdict.MISSED:
         raise AssertionError(
             f'{text}\nhint: print(latspan_capture.diagnose("{goal}")) names the one delay to fix'
@@ -85,22 +94,6 @@ def check_target(
         f" any miss needs at least {least:,} {noun}",
         undecided,
     )
-
-
-def _values(records: Sequence[RequestRecord], metric: str) -> list[int | None]:
-    """
-    Return the value of each record that has the metric, and ``None`` for each that failed.
-    """
-    values: list[int | None] = []
-    for record in records:
-        found = record.metrics.get(metric)
-        if record.outcome.failed or (metric in FIRST_TOKENS and has_no_token(record)):
-            values.append(None)
-        elif metric == "duration":
-            values.append(record.duration_ns)
-        elif found is not None:
-            values.append(found.value)
-    return values
 
 
 def check_no_worse(

@@ -63,6 +63,8 @@ def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
         fields["id"] = record.scope_id
     if record.parent_id:
         fields["parent"] = record.parent_id
+    if record.streamed is not None:
+        fields["streamed"] = record.streamed
     if record.metrics:
         fields["metrics"] = {
             name: value if source is _MEASURED else (value, source)
@@ -152,6 +154,8 @@ def row_of(line: str | bytes) -> dict[str, Any]:
         ratio = fields["ratio"]
         if type(ratio) not in _NUMBERS or not 0 < ratio <= 1:
             raise ValueError("the ratio has another type or range")
+    if type(fields.get("streamed", True)) is not bool:
+        raise ValueError("streamed is neither true nor false")
     return fields
 
 
@@ -260,6 +264,7 @@ def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
         parent_id=parent_id and before + parent_id,
         ratio=fields.get("ratio", 1.0),
         details=fields.get("details", {}),
+        streamed=fields.get("streamed"),
     )
 
 

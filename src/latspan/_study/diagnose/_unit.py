@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._censoring import State
 from latspan._metrics import FIRST_TOKENS
-from latspan._recording import RequestRecord, has_no_token
-from latspan._segments import Kind, SegmentName, Source
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, SegmentName, Source
 from latspan._study.diagnose._goal import DURATION, Goal
 
 __all__ = ["Child", "failed", "lag_ns", "numbers_of", "sequential", "texts_of", "value_of"]
@@ -102,7 +103,11 @@ def failed(
     return record.outcome.failed or (
         value_ns is None
         and goal.metric in FIRST_TOKENS
-        and any(has_no_token(child.record) for child in inside)
+        and any(
+            child.record.outcome is Outcome.COMPLETED
+            and child.record.state("time_to_first_token") is State.NEVER
+            for child in inside
+        )
     )
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._censoring import State
 from latspan._drawing import count
 from latspan._metrics import FIRST_TOKENS, FROM_START
 from latspan._recording import (
     RequestRecord,
     Snapshot,
     has_attributes,
-    has_no_token,
     nearest_values,
 )
 from latspan._segments import Kind, Outcome, Side
@@ -166,7 +166,7 @@ class ScorecardBuilder:
                 continue
             group = _Group(record.kind, record.side, _attribute(record, self._by))
             weight = max(1, round(1 / record.ratio))
-            without_token = has_no_token(record)
+            without_token = _is_without_token(record)
             sampled += weight > 1
             start_ns, end_ns = record.start_epoch_ns, record.start_epoch_ns + record.duration_ns
             last[group] = max(last.get(group, 0), start_ns)
@@ -347,6 +347,12 @@ class ScorecardBuilder:
                 total = self._total.tally(group, place)
                 total.merge(tally)
                 total.spans += source.spans[place]
+
+
+def _is_without_token(record: RequestRecord) -> bool:
+    return (
+        record.outcome is Outcome.COMPLETED and record.state("time_to_first_token") is State.NEVER
+    )
 
 
 def _attribute(record: RequestRecord, name: str) -> str | None:

@@ -23,6 +23,7 @@ from latspan._study.stats._verdict import (
     Verdict,
     requests_needed,
     target_verdict,
+    weighted_target_verdict,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ __all__ = [
     "runs_needed",
     "target_verdict",
     "values_needed_for_interval",
+    "weighted_target_verdict",
     "wilson_interval",
 ]
 

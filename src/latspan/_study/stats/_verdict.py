@@ -10,20 +10,41 @@ Between the two, the answer is that more requests are needed.
 The test assumes that requests are independent. In an overloaded system they are not, since a queue
 delays many requests together; a longer measurement does not repair that, repeated ones do.
 
-Source: MLPerf inference rules, early stopping with a tolerance of 0.
+A request that its caller gave up before the limit may have missed it or not. A target is met only
+if it is met with all of them as misses, and missed only if it is missed without any of them.
+
+In a sample, each request stands for ``w`` requests. The fraction of the weight that misses varies
+at most as much as that of ``W / w_max`` single requests, with ``W`` the sum of the weights: a
+binomial test of so many requests is valid for every distribution of the weights. Kish's effective
+sample size is larger, and too large if slow requests have larger weights than fast ones: in a
+simulation of that case, 11 % of the targets at the limit were called met.
+
+Source: MLPerf inference rules, early stopping with a tolerance of 0; Hoeffding (1963), Probability
+inequalities for sums of bounded random variables, for weights in [0, 1].
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from latspan._study.stats._binomial import at_least, at_most, fraction_above
 from latspan.errors import ConfigError
 
-__all__ = ["TargetVerdict", "Verdict", "requests_needed", "target_verdict"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "TargetVerdict",
+    "Verdict",
+    "requests_needed",
+    "target_verdict",
+    "weighted_target_verdict",
+]
 
 _ROUNDING: Final = 1e-12
 _MOST_NEEDED: Final = 10**9
@@ -48,25 +69,35 @@ class TargetVerdict:
 
     Args:
         verdict: What is proven.
-        requests: Number of measured requests.
+        requests: Number of measured requests; of a sample, the effective number.
         misses: Number of requests that took longer than the limit or failed.
         needed: Least number of further requests, all within the limit, that would prove the target
             to be met; 0 unless the verdict is undecided. Each further miss increases it.
+        undecided: Number of requests that their callers gave up before the limit, so that it is
+            unknown whether they would have missed it.
     """
 
     verdict: Verdict
     requests: int
     misses: int
     needed: int
+    undecided: int = 0
 
     def __str__(self) -> str:
         if self.verdict is Verdict.UNDECIDED:
+            if self.undecided:
+                return f"{self.undecided:,} of {self.requests:,} were left before the limit"
             return f"needs {self.needed:,} more"
         return self.verdict.value
 
 
 def target_verdict(
-    requests: int, misses: int, percentile: float, *, confidence: float = 0.95
+    requests: int,
+    misses: int,
+    percentile: float,
+    *,
+    undecided: int = 0,
+    confidence: float = 0.95,
 ) -> TargetVerdict:
     """
     Return what a measurement proves about a target.
@@ -75,6 +106,7 @@ def target_verdict(
         requests: Number of measured requests, failed ones included, at least 0.
         misses: Number of them that took longer than the limit or failed.
         percentile: Percentile of the target, in (0, 100).
+        undecided: Number of further requests that may have missed or not.
         confidence: Probability in (0.5, 1) with which a wrong target is not called met, and a right
             one not called missed.
 
@@ -82,14 +114,47 @@ def target_verdict(
         ConfigError: A number is outside its range.
     """
     allowed = fraction_above(percentile)
-    _check(requests, misses)
+    _check(requests, misses + undecided)
     level = _level(confidence)
-    if at_most(misses, requests, allowed) <= level:
-        return TargetVerdict(Verdict.MET, requests, misses, 0)
+    if at_most(misses + undecided, requests, allowed) <= level:
+        return TargetVerdict(Verdict.MET, requests, misses, 0, undecided)
     if at_least(misses, requests, allowed) <= level:
-        return TargetVerdict(Verdict.MISSED, requests, misses, 0)
-    needed = requests_needed(misses, percentile, confidence=confidence) - requests
-    return TargetVerdict(Verdict.UNDECIDED, requests, misses, needed)
+        return TargetVerdict(Verdict.MISSED, requests, misses, 0, undecided)
+    needed = requests_needed(misses + undecided, percentile, confidence=confidence) - requests
+    return TargetVerdict(Verdict.UNDECIDED, requests, misses, needed, undecided)
+
+
+def weighted_target_verdict(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    limit: float,
+    percentile: float,
+    *,
+    confidence: float = 0.95,
+) -> TargetVerdict:
+    """
+    Return what a measurement proves about a target, with weights and values that are not known.
+
+    Args:
+        low: Smallest possible value of each request; shape ``(n,)``, unit of the limit.
+        high: Largest possible value, infinite if there is none; shape ``(n,)``.
+        weights: Number of requests that each stands for, at least 1; shape ``(n,)``.
+        limit: Limit of the target.
+        percentile: Percentile of the target, in (0, 100).
+        confidence: See :func:`target_verdict`.
+    """
+    if not len(weights):
+        return target_verdict(0, 0, percentile, confidence=confidence)
+    scale = float(weights.max())
+    # A sum of equal weights may be a rounding error below a whole number.
+    requests = math.floor(float(weights.sum()) / scale * (1 + _ROUNDING))
+    surely, perhaps = (float(weights[each > limit].sum()) / scale for each in (low, high))
+    misses = math.floor(surely * (1 + _ROUNDING))
+    most = min(requests, math.ceil(perhaps * (1 - _ROUNDING)))
+    return target_verdict(
+        requests, misses, percentile, undecided=most - misses, confidence=confidence
+    )
 
 
 def requests_needed(misses: int, percentile: float, *, confidence: float = 0.95) -> int:
