@@ -38,7 +38,13 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from latspan._metrics import EVIDENCE_METRICS, SERVER_METRICS, TOKEN_METRICS
+from latspan._metrics import (
+    EVIDENCE_METRICS,
+    LATENCY_METRICS,
+    OF_REQUESTS,
+    SERVER_METRICS,
+    TOKEN_METRICS,
+)
 from latspan._segments import CUT, FAILURES, Kind, Outcome, Segment, SegmentName
 
 __all__ = [
@@ -67,6 +73,9 @@ GROWING: Final = frozenset({"chunk_gap_max", "stall_count", "stall_duration", "b
 
 _ALWAYS_COMPLETE: Final = frozenset({*TOKEN_METRICS, *EVIDENCE_METRICS, *SERVER_METRICS})
 """Counts and flags: what was counted, whatever the outcome."""
+
+_REQUESTS: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST})
+_OF_CALLS: Final = frozenset(LATENCY_METRICS) - frozenset(OF_REQUESTS)
 
 _MORE_IS_BETTER: Final = frozenset({"fluidity"})
 
@@ -130,7 +139,14 @@ class Bounds(NamedTuple):
         return self.low == self.high and math.isfinite(self.low)
 
 
-def state_of(metric: str, outcome: Outcome, *, has_value: bool, streamed: bool | None) -> State:
+def state_of(
+    metric: str,
+    outcome: Outcome,
+    *,
+    has_value: bool,
+    streamed: bool | None,
+    kind: Kind = Kind.CALL,
+) -> State:
     """
     Return what is known of a metric of one timeline.
 
@@ -141,7 +157,11 @@ def state_of(metric: str, outcome: Outcome, *, has_value: bool, streamed: bool |
         streamed: Whether the response was requested as a stream, or, for a request, whether a call
             inside it was; ``None`` if that is unknown, for example because a request ended before
             its first call.
+        kind: Kind of the timeline. A request has the metrics of its calls only if its server
+            measured them.
     """
+    if not has_value and kind in _REQUESTS and metric in _OF_CALLS:
+        return State.NOT_APPLICABLE
     if metric == "duration":
         if outcome in FAILURES:
             return State.NEVER

@@ -15,7 +15,7 @@ from latspan._censoring import (
     open_segments,
     state_of,
 )
-from latspan._metrics import LATENCY_METRICS, OF_REQUESTS, MetricValue
+from latspan._metrics import MetricValue
 from latspan._segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
 
@@ -122,10 +122,13 @@ class RequestRecord:
 
     def state(self, metric: str) -> State:
         """Return what is known of a metric of this record; see :mod:`latspan._censoring`."""
-        has_value = metric in self.metrics
-        if not has_value and metric in _OF_CALLS and self.kind in _REQUESTS:
-            return State.NOT_APPLICABLE
-        return state_of(metric, self.outcome, has_value=has_value, streamed=self.is_streamed)
+        return state_of(
+            metric,
+            self.outcome,
+            has_value=metric in self.metrics,
+            streamed=self.is_streamed,
+            kind=self.kind,
+        )
 
     def censored(self, metric: str) -> CensoredValue | None:
         """
@@ -162,8 +165,4 @@ class RequestRecord:
 
 
 _MAY_STREAM: Final = frozenset({Kind.CALL, Kind.REQUEST, Kind.INNER_REQUEST})
-_REQUESTS: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST})
-_OF_CALLS: Final = frozenset(LATENCY_METRICS) - frozenset(OF_REQUESTS)
-"""Metrics that a request does not have, unless its server measured them."""
-
 _BOUNDED: Final = frozenset({State.EXACT, State.AT_LEAST})

@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan import semconv
+from latspan._censoring import Bounds
 from latspan._drawing import FAINT, count, listed, milliseconds, needs, percent
 from latspan._segments import Outcome
 from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
@@ -93,12 +94,16 @@ def _latencies(
     names = [f"p{each:g}" for each in percentiles]
     rows = [heads("metric", "from", "requests", "n", *names)]
     for latency in step.latencies.values():
-        # A failed request counts as one that takes forever among all, and is left out otherwise.
-        for requests in ("all", "completed") if latency.failed else ("all",):
+        # Among all, a failed request takes forever, and one that was given up at least its time.
+        is_incomplete = latency.failed or latency.cut
+        for requests in ("all", "completed") if is_incomplete else ("all",):
             is_all = requests == "all"
             number = latency.count if is_all else len(latency.values_ns)
-            values = [
-                latency.all(each) if is_all else latency.completed(each) for each in percentiles
+            cells = [
+                _bounds_cell(latency.all(each), each)
+                if is_all
+                else _cell(latency.completed(each), each)
+                for each in percentiles
             ]
             rows.append(
                 (
@@ -106,10 +111,10 @@ def _latencies(
                     Text(latency.origin.value),
                     Text(requests),
                     Text(f"{number:,}"),
-                    *(_cell(value, each) for value, each in zip(values, percentiles, strict=True)),
+                    *cells,
                 )
             )
-    has_failures = any(latency.failed for latency in step.latencies.values())
+    has_failures = any(each.failed or each.cut for each in step.latencies.values())
     if not has_failures:
         rows = [(*row[:2], *row[3:]) for row in rows]
     yield from aligned(rows, left=(0, 1, 2) if has_failures else (0, 1), options=options)
@@ -119,6 +124,12 @@ def _cell(value: float | None, percentile: float) -> Text:
     if value is None:
         return Text(needs(values_needed(percentile)), style=FAINT)
     return Text("unbounded", style="red") if math.isinf(value) else Text(milliseconds(value))
+
+
+def _bounds_cell(bounds: Bounds | None, percentile: float) -> Text:
+    if bounds is None or bounds.low == bounds.high:
+        return _cell(None if bounds is None else bounds.low, percentile)
+    return Text(f"≥ {milliseconds(bounds.low)}", style="yellow")
 
 
 def _load(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:

@@ -72,17 +72,26 @@ def _step(step: StepSummary) -> dict[str, object]:
 
 
 def _latency(latency: Latency) -> dict[str, object]:
+    bounds = {each: latency.all(each) for each in _PERCENTILES}
     unbounded = [
-        _name(each)
-        for each in _PERCENTILES
-        if (value := latency.all(each)) is not None and math.isinf(value)
+        _name(each) for each, value in bounds.items() if value is not None and math.isinf(value.low)
     ]
+    at_least = {
+        _name(each): to_seconds(value.low)
+        for each, value in bounds.items()
+        if value is not None and value.low < value.high
+    }
     return {
         "metric": latency.metric,
         "from": latency.origin.value,
         "n": latency.count,
         "failed": latency.failed,
-        "all": {**_percentiles(latency.all), "unbounded": unbounded},
+        "cut": latency.cut,
+        "all": {
+            **_percentiles(lambda each: None if (b := bounds[each]) is None else b.high),
+            "unbounded": unbounded,
+            "at_least": at_least,
+        },
         "completed": _percentiles(latency.completed),
     }
 

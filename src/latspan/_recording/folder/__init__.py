@@ -12,6 +12,13 @@ from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from latspan._recording.folder._conditions import host_conditions
+    from latspan._recording.folder._lines import (
+        LARGEST,
+        UNREADABLE,
+        check_row,
+        row_of,
+        row_of_record,
+    )
     from latspan._recording.folder._manifest import (
         SCHEMA,
         Manifest,
@@ -33,15 +40,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONVERTED",
+    "LARGEST",
     "LARGEST_FILE",
     "RECORDS_KEPT",
     "SCHEMA",
+    "UNREADABLE",
     "Manifest",
     "Origin",
     "RecordFile",
     "Recording",
     "Watcher",
     "begin_recording",
+    "check_row",
     "cut_indexes",
     "host_conditions",
     "is_recording",
@@ -49,6 +59,8 @@ __all__ = [
     "open_recording",
     "prepare",
     "refuse_copies",
+    "row_of",
+    "row_of_record",
     "watched_reading",
 ]
 
@@ -56,15 +68,18 @@ __getattr__ = lazy_getattr(
     __name__,
     {
         "CONVERTED": "_reader",
+        "LARGEST": "_lines",
         "LARGEST_FILE": "_writer",
         "RECORDS_KEPT": "_reader",
         "SCHEMA": "_manifest",
+        "UNREADABLE": "_lines",
         "Manifest": "_manifest",
         "Origin": "_manifest",
         "RecordFile": "_writer",
         "Recording": "_reader",
         "Watcher": "_watched",
         "begin_recording": "_manifest",
+        "check_row": "_lines",
         "cut_indexes": "_reader",
         "host_conditions": "_conditions",
         "is_recording": "_manifest",
@@ -72,6 +87,8 @@ __getattr__ = lazy_getattr(
         "open_recording": "_reader",
         "prepare": "_writer",
         "refuse_copies": "_manifest",
+        "row_of": "_lines",
+        "row_of_record": "_lines",
         "watched_reading": "_watched",
     },
 )

@@ -19,7 +19,17 @@ from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import NS_PER_S
 from latspan._wire import written
 
-__all__ = ["LARGEST", "LOOKED_UP", "UNREADABLE", "compact_line", "line_of", "record_of", "row_of"]
+__all__ = [
+    "LARGEST",
+    "LOOKED_UP",
+    "UNREADABLE",
+    "check_row",
+    "compact_line",
+    "line_of",
+    "record_of",
+    "row_of",
+    "row_of_record",
+]
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions of a line that is cut off, or that another program wrote."""
@@ -35,6 +45,11 @@ _new: Final[Any] = cast("Any", tuple).__new__
 """Makes a named tuple in a third of the time of its class; a recording has millions of them."""
 
 _COUNTS: Final = tuple(name for name in TokenCounts._fields if name != "source")
+
+
+def row_of_record(record: RequestRecord) -> dict[str, Any]:
+    """Return the fields of the line of a record, with the fraction that the record states."""
+    return _fields_of(record, record.ratio)
 
 
 def line_of(record: RequestRecord, ratio: float = 1.0) -> str:
@@ -122,6 +137,17 @@ def row_of(line: str | bytes) -> dict[str, Any]:
     """
     text = line if isinstance(line, str) else line.decode("utf-8", "surrogatepass")
     fields: dict[str, Any] = _decode(text)
+    check_row(fields)
+    return fields
+
+
+def check_row(fields: Mapping[str, Any]) -> None:
+    """
+    Check that the fields that columns use have the types and ranges of the schema.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: As :func:`record_of`.
+    """
     start_ns, duration_ns = fields["start_epoch_ns"], fields["duration_ns"]
     if (
         type(start_ns) is not int
@@ -156,7 +182,6 @@ def row_of(line: str | bytes) -> dict[str, Any]:
             raise ValueError("the ratio has another type or range")
     if type(fields.get("streamed", True)) is not bool:
         raise ValueError("streamed is neither true nor false")
-    return fields
 
 
 LOOKED_UP: Final = (

@@ -112,6 +112,33 @@ class Recording:
             except UNREADABLE:
                 self._unreadable += 1
 
+    def line_chunks(self, size: int) -> Iterator[tuple[int, list[bytes]]]:
+        """
+        Yield the complete lines in chunks, each with the number of its file.
+
+        The caller counts the lines that it cannot read with :meth:`count_unreadable`.
+
+        Args:
+            size: Maximum number of lines in a chunk.
+
+        Raises:
+            RecordingError: A file cannot be read.
+        """
+        chunk: list[bytes] = []
+        current = 0
+        for number, line in self._lines():
+            if chunk and (number != current or len(chunk) >= size):
+                yield current, chunk
+                chunk = []
+            current = number
+            chunk.append(line)
+        if chunk:
+            yield current, chunk
+
+    def count_unreadable(self, number: int) -> None:
+        """Count lines that a caller of :meth:`line_chunks` could not read, for the notes."""
+        self._unreadable += number
+
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each complete line with the number of its file, and count the others."""
         self._unreadable = 0
@@ -276,6 +303,18 @@ class Recording:
         self._unreadable = unreadable
         counted = self._counted(without=killed)
         return recorder.snapshot() if counted is None else counted.merge(recorder.snapshot())
+
+    def counted(self) -> Snapshot | None:
+        """
+        Return the histograms of all requests that the processes wrote, not only of a sample.
+
+        ``None`` if there are none, or a process did not end in order, so that its histograms lack
+        its last requests.
+
+        Raises:
+            RecordingError: A file cannot be read.
+        """
+        return self._counted() if all(file.ended for file in self._files()) else None
 
     def _counted(self, *, without: Collection[str] = ()) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,12 +11,18 @@ from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
 from latspan._study.compare._conditions import Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
+from latspan._study.compare._mix import Mix, mix_of
+from latspan._study.compare._opposite import opposite_strata
+from latspan._study.compare._order import Order, order_of
 from latspan._study.compare._question import Judgement, Question
-from latspan._study.compare._rows import Change, Row, judged, rows_of
+from latspan._study.compare._rows import Change, Row, judged_rows, mean_of
 from latspan._study.compare._run import Run, part_of
 from latspan._study.compare._sentence import conclusion, notes
+from latspan._study.diagnose import milliseconds
 from latspan._study.stats import (
+    Sample,
     TargetVerdict,
+    effective_size,
     more_often,
     permutation,
     runs_needed,
@@ -42,11 +48,17 @@ class Failures:
         before: Fraction before.
         after: Fraction after.
         more: Whether significantly more fail after.
+        cut_before: Fraction of the requests that were given up before.
+        cut_after: The same after.
+        more_cut: Whether significantly more are given up after.
     """
 
     before: float
     after: float
     more: bool
+    cut_before: float = 0.0
+    cut_after: float = 0.0
+    more_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +84,7 @@ class Comparison:
         group: Attribute and value of the compared requests; ``None`` for all.
         changes: Names of what was changed.
         notes: What a reader must know, one sentence each.
+        mix: Shares of the kinds of requests; ``None`` if they are unknown.
     """
 
     question: Question
@@ -91,6 +104,7 @@ class Comparison:
     group: tuple[str, str] | None
     changes: tuple[str, ...]
     notes: tuple[str, ...]
+    mix: Mix | None = None
 
     @property
     def goal(self) -> Row:
@@ -101,6 +115,15 @@ class Comparison:
     def makes_claim(self) -> bool:
         """Whether there are enough runs for a claim about the change."""
         return min(self.runs) >= 1 and sum(self.runs) >= 3
+
+    @property
+    def is_no_worse(self) -> bool:
+        """Whether nothing is worse, whatever the reason for an improvement may be."""
+        return self.judgement in (Judgement.IMPROVED, Judgement.NO_WORSE) or (
+            self.judgement is Judgement.INCONCLUSIVE
+            and self.goal.change in (Change.IMPROVED, Change.NO_WORSE)
+            and not self.worse
+        )
 
     @property
     def worse(self) -> tuple[Row, ...]:
@@ -137,13 +160,12 @@ def compare_by(
     counts: dict[str, int] = {}
     names: set[str] = set()
     for run in (*before, *after):
-        for table in run.tables.values():
-            names |= table.groups.keys()
-            if name in table.groups:
-                codes, values = table.groups[name]
-                for number, value in enumerate(values):
-                    counts[value] = counts.get(value, 0) + int((codes == number).sum())
-    if not counts:
+        if run.table is not None:
+            names |= run.table.groups.keys()
+            codes, values = run.table.groups.get(name, (None, ()))
+            for number, value in enumerate(values):
+                counts[value] = counts.get(value, 0) + int((codes == number).sum())
+    if len(counts) < 2:
         known = ", ".join(sorted(names)) or "none"
         raise ConfigError(
             f"requests have no attribute '{name}' with several values",
@@ -194,26 +216,29 @@ def compare(
                 f"{side} has no values of {asked.metric}",
                 hint=f"it has {', '.join(known)}" if known else "it has no requests",
             )
+    mix = mix_of(before, after, asked.percentile)
+    unweighted, after = after, mix.runs
     differ = differences(before, after, accept, exactly=exactly)
     if group is None:
         _refuse_unknown(accept, differ)
-    rows = judged(rows_of(before, after, asked.metric, asked.percentile, margin=asked.margin))
+    rows = judged_rows(before, after, asked.metric, asked.percentile, margin=asked.margin)
     every = [*before, *after]
     invalid = [f"{run.name}: {reason}" for run in every for reason in run.invalid]
-    failures = _failures(before, after)
+    failures = _failures(before, unweighted)
     explanation = explain(before, after, asked.metric, asked.percentile)
-    samples = [run.samples[asked.metric] for run in after if asked.metric in run.samples]
+    # The limit is judged on the requests as they were, whatever their mix.
+    samples = [run.samples[asked.metric] for run in unweighted if asked.metric in run.samples]
     target = None
     met_in = 0
     if asked.limit_ns is not None:
-        requests = sum(each.count + each.failed for each in samples)
-        misses = sum(each.above(asked.limit_ns) for each in samples)
-        target = target_verdict(requests, misses, asked.percentile)
-        met_in = sum(each.quantile(asked.percentile) <= asked.limit_ns for each in samples)
+        target = _target(samples, asked.limit_ns, asked.percentile)
+        met_in = sum(each.high.quantile(asked.percentile) <= asked.limit_ns for each in samples)
     # A condition that differs between runs of one side is the same change as between sides.
     accepted = dict.fromkeys(each.condition for each in differ if each.accepted)
     changed = tuple(accepted if changes is None else changes)
-    judgement, why = _judge(rows, differ, invalid, failures, len(before), len(after))
+    order = order_of(before, after, _logarithms(rows[0]))
+    doubts = [*_doubts(differ, failures, order), *opposite_strata(before, after, asked)]
+    judgement, why = _judge(rows, differ, invalid, failures, mix, doubts, len(before), len(after))
     needed = _needed(rows[0], len(before), len(after)) if judgement is _OPEN else None
     sides = rows[0].single
     return Comparison(
@@ -231,7 +256,7 @@ def compare(
             changes=changed,
         ),
         runs=(len(before), len(after)),
-        units=(sum(run.units for run in before), sum(run.units for run in after)),
+        units=(sum(run.units for run in before), sum(run.units for run in unweighted)),
         rows=tuple(rows),
         differences=differ,
         failures=failures,
@@ -248,8 +273,62 @@ def compare(
         ),
         group=group,
         changes=changed,
-        notes=tuple(notes(before, after, rows, explanation)),
+        notes=(*notes(before, after, rows, explanation), *_notes(mix, order, unweighted, asked)),
+        mix=mix if mix.before else None,
     )
+
+
+def _target(samples: Sequence[Sample], limit_ns: int, percentile: float) -> TargetVerdict:
+    """Return the verdict on a limit over the requests of several runs."""
+    # In a sample, each request stands for at most as many as the largest weight.
+    scale = max((_max_weight(each) for each in samples), default=1.0)
+    requests = math.floor(sum(each.total for each in samples) / scale * (1 + 1e-12))
+    surely, perhaps = (
+        sum(each.above(limit_ns) for each in side) / scale
+        for side in (samples, [each.high for each in samples])
+    )
+    misses, most = math.floor(surely * (1 + 1e-12)), math.ceil(perhaps * (1 - 1e-12))
+    return target_verdict(requests, misses, percentile, undecided=min(requests, most) - misses)
+
+
+def _max_weight(sample: Sample) -> float:
+    return 1.0 if sample.weights is None else float(sample.weights.max(initial=1.0))
+
+
+def _logarithms(row: Row) -> tuple[list[float], list[float]]:
+    one, two = ([math.log(value) for value in side if 0 < value < math.inf] for side in row.single)
+    return one, two
+
+
+def _doubts(differ: Sequence[Difference], failures: Failures, order: Order) -> Iterator[str]:
+    """Yield why an improvement is not claimed, although the goal is faster."""
+    if failures.more_cut:
+        yield (
+            f"more requests are given up: {failures.cut_before:.1%} before,"
+            f" {failures.cut_after:.1%} after"
+        )
+    for each in differ:
+        if each.forbids_improved:
+            yield f"the answers may be shorter: {each}"
+    if order.reason:
+        yield f"not interleaved: {order.reason}"
+
+
+def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Iterator[str]:
+    if mix.changed and not mix.refused:
+        one, two = mix.text()
+        samples = [run.samples[asked.metric] for run in after if asked.metric in run.samples]
+        raw = mean_of([each.quantile(asked.percentile) for each in samples])
+        yield (
+            f"The mix of requests changed: {one} before, {two} after. The requests after are"
+            " weighted so that they have the mix before; without weights,"
+            f" {asked} is {milliseconds(raw)} after."
+        )
+    if order.reason:
+        yield (
+            f"Not interleaved: {order.reason}. Make the runs of both sides in turn:"
+            " latspan verify does."
+        )
 
 
 _OPEN: Final = Judgement.INCONCLUSIVE
@@ -270,6 +349,8 @@ def _judge(
     differ: Sequence[Difference],
     invalid: Sequence[str],
     failures: Failures,
+    mix: Mix,
+    doubts: Sequence[str],
     before: int,
     after: int,
 ) -> tuple[Judgement, str]:
@@ -279,6 +360,12 @@ def _judge(
     blocking = [each for each in differ if each.blocks]
     if blocking:
         return Judgement.NOT_INTERPRETABLE, f"something else differs too: {blocking[0]}"
+    if mix.refused:
+        return (
+            Judgement.NOT_INTERPRETABLE,
+            f"the mix of requests changed, and cannot be made equal: {mix.refused};"
+            " compare each kind by itself with --by route",
+        )
     if before + after < 3:
         return _OPEN, "one measurement per side describes these two, and supports no claim"
     if failures.more:
@@ -292,11 +379,15 @@ def _judge(
         names = ", ".join(f"p{row.percentile:g} {row.name}" for row in worse[:3])
         return Judgement.WORSE, f"{names} became worse"
     if goal.change is Change.IMPROVED:
+        if doubts:
+            return _OPEN, doubts[0]
         return Judgement.IMPROVED, ""
     if goal.change is Change.NO_WORSE:
         return Judgement.NO_WORSE, ""
     if goal.change is Change.TOO_FEW:
         return _OPEN, f"a p{goal.percentile:g} needs {goal.needed:,} values in each run"
+    if goal.high_ns is not None:
+        return _OPEN, "requests that were given up leave it open"
     if not math.isfinite(goal.before_ns) or not math.isfinite(goal.after_ns):
         return _OPEN, f"the p{goal.percentile:g} falls on failed requests"
     return _OPEN, ""
@@ -305,7 +396,11 @@ def _judge(
 def _needed(goal: Row, before: int, after: int) -> int | None:
     """Return the number of runs per side that would probably decide."""
     # If the goal falls on failed requests, further runs cannot decide either.
-    if goal.change is Change.TOO_FEW or math.inf in (goal.before_ns, goal.after_ns):
+    if (
+        goal.change in (Change.TOO_FEW, Change.IMPROVED)
+        or goal.high_ns is not None
+        or math.inf in (goal.before_ns, goal.after_ns)
+    ):
         return None
     if goal.test is None or not goal.is_relative:
         return _DEFAULT_RUNS
@@ -316,11 +411,34 @@ def _needed(goal: Row, before: int, after: int) -> int | None:
 
 
 def _failures(before: Sequence[Run], after: Sequence[Run]) -> Failures:
-    failed = [sum(run.failed for run in side) for side in (before, after)]
     units = [sum(run.units for run in side) for side in (before, after)]
-    shares = [one / max(of, 1) for one, of in zip(failed, units, strict=True)]
-    more = (
-        shares[1] - shares[0] > _LEAST_MORE
-        and more_often(failed[0], units[0], failed[1], units[1]) < _SURE
+    failed = [sum(run.failed for run in side) for side in (before, after)]
+    cut = [sum(run.cut for run in side) for side in (before, after)]
+    # The evidence is that of the effective number of requests, not of those they stand for.
+    scale = [max(_units_per_row(side), 1.0) for side in (before, after)]
+
+    def more(counts: Sequence[int]) -> bool:
+        shares = [count / max(size, 1) for count, size in zip(counts, units, strict=True)]
+        found = [round(count / by) for count, by in zip(counts, scale, strict=True)]
+        sizes = [max(1, round(size / by)) for size, by in zip(units, scale, strict=True)]
+        return (
+            shares[1] - shares[0] > _LEAST_MORE
+            and more_often(min(found[0], sizes[0]), sizes[0], min(found[1], sizes[1]), sizes[1])
+            < _SURE
+        )
+
+    return Failures(
+        failed[0] / max(units[0], 1),
+        failed[1] / max(units[1], 1),
+        more(failed),
+        cut[0] / max(units[0], 1),
+        cut[1] / max(units[1], 1),
+        more(cut),
     )
-    return Failures(shares[0], shares[1], more)
+
+
+def _units_per_row(runs: Sequence[Run]) -> float:
+    """Return how many requests an independent one stands for."""
+    units = sum(run.units for run in runs)
+    sizes = [effective_size(run.table.weight) for run in runs if run.table is not None]
+    return units / sum(sizes) if sizes and len(sizes) == len(runs) and sum(sizes) else 1.0

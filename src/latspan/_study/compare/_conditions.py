@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import stdev
 from typing import Any, Final, cast
 
 from latspan._study.compare._run import Profile, Run
@@ -24,8 +25,8 @@ from latspan._text import text_of
 
 __all__ = ["Difference", "Weight", "differences"]
 
-_MOST_LENGTH: Final = 0.10
-"""A relative change of the mean number of tokens up to this is not a difference."""
+MAX_LENGTH_CHANGE: Final = 0.10
+"""Ignore changes of a length, in tokens or chunks, up to 10 %."""
 _MOST_CACHED: Final = 0.10
 """A change of the cached fraction of the input up to this is not a difference."""
 _MOST_REUSED: Final = 0.10
@@ -49,6 +50,8 @@ class Weight(StrEnum):
 
     EXPLAINS = "explains"
     """It can explain a change by itself."""
+    IMPROVEMENT = "improvement"
+    """It can explain an improvement by itself, so none is claimed."""
     NOTE = "note"
     """A reader should know it."""
 
@@ -92,6 +95,11 @@ class Difference:
                 sides, and not a difference between the runs of one side.
         """
         return self.name in names or (not exactly and self.condition in names)
+
+    @property
+    def forbids_improved(self) -> bool:
+        """Whether no improvement is claimed because of it."""
+        return self.weight is Weight.IMPROVEMENT and not self.accepted
 
     @property
     def blocks(self) -> bool:
@@ -166,7 +174,9 @@ def differences(
         *_of_connections(before, after),
     ]
     marked = [replace(each, accepted=each.is_named(accept, exactly=exactly)) for each in found]
-    return tuple(sorted(marked, key=lambda each: (not each.blocks, each.weight is Weight.NOTE)))
+    return tuple(
+        sorted(marked, key=lambda each: (not each.blocks, each.weight is not Weight.EXPLAINS))
+    )
 
 
 def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
@@ -266,7 +276,7 @@ def _text(value: object) -> str:
 
 
 def _load(load: Mapping[str, Any] | None) -> str:
-    if load is None:
+    if not load:
         return "none"
     return ", ".join(f"{name} {_text(value)}" for name, value in sorted(load.items()))
 
@@ -304,21 +314,58 @@ def _of_profiles(before: Sequence[Profile], after: Sequence[Profile]) -> Iterato
     models = [sorted({name for each in side for name in each.models}) for side in (before, after)]
     if all(models):
         yield from _between(_ANSWERED, *models)
-    yield from _lengths(before, after, "output_length", lambda each: each.output_tokens)
-    yield from _lengths(before, after, "input_length", lambda each: each.input_tokens)
+    yield from _output_lengths(before, after)
+    yield from _input_lengths(before, after)
     cached = [_mean(each.cached for each in side) for side in (before, after)]
     if None not in cached:
         one, two = (value or 0.0 for value in cached)
         if abs(two - one) > _MOST_CACHED:
             yield Difference("cached", f"{one:.0%}", f"{two:.0%}", Weight.EXPLAINS)
-    rates = [_mean(each.per_s for each in side) for side in (before, after)]
-    is_load_test = any(each.load is not None for each in (*before, *after))
-    if not is_load_test and rates[0] and rates[1]:
-        change = abs(math.log(rates[1] / rates[0]))
-        if change > math.log1p(_MOST_RATE):
-            yield Difference(
-                "rate", f"{rates[0]:.3g} per second", f"{rates[1]:.3g} per second", Weight.NOTE
-            )
+    if not any(each.load is not None for each in (*before, *after)):
+        yield from _rates(before, after)
+
+
+def _rates(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Difference]:
+    """
+    Yield a difference of the rate of requests, which is the load of a system in production.
+
+    In a closed loop, each request waits for an earlier one, so a faster system gets more requests:
+    the rate is a result, and the number in flight is the load.
+    """
+    rates, in_flight = (
+        [_mean(getattr(each, name) for each in side) for side in (before, after)]
+        for name in ("per_s", "in_flight")
+    )
+    if not (rates[0] and rates[1]):
+        return
+    limit = math.log1p(_MOST_RATE)
+    if abs(math.log(rates[1] / rates[0])) <= limit:
+        return
+    spread = sum(_deviation([each.per_s for each in side]) for side in (before, after))
+    if abs(rates[1] - rates[0]) <= 2 * spread:
+        return
+    is_closed = bool(
+        in_flight[0]
+        and in_flight[1]
+        and (
+            abs(math.log(in_flight[1] / in_flight[0])) <= limit
+            or max(in_flight[0], in_flight[1]) <= _ONE_USER
+        )
+    )
+    weight = Weight.NOTE if is_closed else Weight.EXPLAINS
+    yield Difference("rate", f"{rates[0]:.3g} per second", f"{rates[1]:.3g} per second", weight)
+
+
+_ONE_USER: Final = 1.0
+"""
+Mean number in flight up to which one caller may have sent each request after the previous one.
+"""
+
+
+def _deviation(values: Sequence[float | None]) -> float:
+    """Return the standard deviation between runs; 0 for fewer than two."""
+    known = [value for value in values if value is not None]
+    return stdev(known) if len(known) > 1 else 0.0
 
 
 def _of_connections(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Difference]:
@@ -340,26 +387,63 @@ def _of_connections(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Dif
         yield Difference(_REUSED, f"{one:.0%}", f"{two:.0%}", Weight.NOTE)
 
 
-def _lengths(
-    before: Sequence[Profile],
-    after: Sequence[Profile],
-    name: str,
-    length: Callable[[Profile], float | None],
-) -> Iterator[Difference]:
-    one, two = (_mean(length(each) for each in side) for side in (before, after))
-    if not one or two is None or abs(two / one - 1) <= _MOST_LENGTH:
+def _output_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Difference]:
+    """
+    Yield a difference of the lengths of the answers, of all and of the longest tenth.
+
+    Longer answers take longer, and equal means may hide another tail. Without tokens the number of
+    chunks is compared; if that is unknown too, an improvement may be one of shorter answers.
+    """
+    lengths = [[each.lengths for each in side] for side in (before, after)]
+    known = [[each for each in side if each is not None] for side in lengths]
+    if any(None in side for side in lengths) or not all(known):
+        words = ["unknown" if None in side or not side else "known" for side in lengths]
+        yield Difference("output_length", words[0], words[1], Weight.IMPROVEMENT)
         return
-    errors = [each.output_error for each in (*before, *after)]
-    weight = Weight.EXPLAINS
-    if name == "output_length" and None not in errors:
-        # The mean of few answers varies; a difference by chance explains nothing.
-        sides = [
-            math.sqrt(sum((each.output_error or 0) ** 2 for each in side)) / len(side)
+    units = {each.unit for side in known for each in side}
+    if len(units) > 1:
+        yield Difference("output_length", known[0][0].unit, known[1][0].unit, Weight.IMPROVEMENT)
+        return
+    unit = units.pop()
+    means, longest = (
+        [[pair(each) for each in side] for side in known]
+        for pair in (
+            lambda each: (each.mean, each.error),
+            lambda each: (each.longest, each.longest_error),
+        )
+    )
+    yield from _length("output_length", unit, *means)
+    yield from _length("longest_outputs", unit, *longest)
+
+
+def _input_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Difference]:
+    for name, field in (("input_length", "input_tokens"), ("longest_inputs", "input_p90")):
+        one, two = (
+            [(value, None) for each in side if (value := getattr(each, field)) is not None]
             for side in (before, after)
-        ]
+        )
+        yield from _length(name, "tokens", one, two)
+
+
+def _length(
+    name: str,
+    unit: str,
+    before: Sequence[tuple[float, float | None]],
+    after: Sequence[tuple[float, float | None]],
+) -> Iterator[Difference]:
+    """Yield a difference of a length if it exceeds the tolerance; a note if it may be chance."""
+    one, two = (_mean(value for value, _ in side) for side in (before, after))
+    if not one or two is None or abs(two / one - 1) <= MAX_LENGTH_CHANGE:
+        return
+    weight = Weight.EXPLAINS
+    errors = [[error for _, error in side] for side in (before, after)]
+    known = [[error for error in side if error is not None] for side in errors]
+    if all(len(each) == len(side) for each, side in zip(known, errors, strict=True)):
+        # The mean of few lengths varies; a difference by chance explains nothing.
+        sides = [math.sqrt(sum(error**2 for error in side)) / len(side) for side in known]
         if abs(two - one) < _SURE * math.hypot(*sides):
             weight = Weight.NOTE
-    yield Difference(name, f"{one:,.1f} tokens", f"{two:,.1f} tokens", weight)
+    yield Difference(name, f"{one:,.1f} {unit}", f"{two:,.1f} {unit}", weight)
 
 
 def _mean(values: Iterator[float | None]) -> float | None:

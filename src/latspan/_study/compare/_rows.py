@@ -5,6 +5,9 @@ One row is the goal; it answers the question. All others are guards: they show w
 elsewhere. Many guards together would raise false alarms, so their p-values are adjusted by Holm's
 method. A guard is worse only if it also exceeds its margin, because a small real change is no
 reason to reject a large improvement.
+
+If requests were given up, each percentile is an interval. An improvement must hold with the second
+side at its upper end and the first at its lower end, and a deterioration the other way round.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from latspan._study.stats import (
 )
 from latspan.histogram import values_needed
 
-__all__ = ["Change", "Row", "judged", "mean_of", "rows_of", "sample_of"]
+__all__ = ["Change", "Row", "judged_rows", "mean_of", "rows_of", "sample_of"]
 
 MARGIN: Final = 1.20
 """Ratio up to which a p90 or higher is no worse."""
@@ -82,6 +85,8 @@ class Row:
         test: Test of the runs, on logarithms; ``None`` with one measurement per side.
         is_relative: Whether the test is on logarithms; otherwise it is on nanoseconds.
         single: Percentile of each run of both sides.
+        high_ns: Upper ends of both percentiles, infinite if there is no limit; ``None`` if both
+            percentiles are known.
     """
 
     name: str
@@ -97,11 +102,14 @@ class Row:
     test: RunTest | None = None
     is_relative: bool = True
     single: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    high_ns: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float | None:
         """After divided by before; ``None`` if one of them is zero or infinite."""
         both = self.before_ns, self.after_ns
+        if self.high_ns is not None and self.high_ns != both:
+            return None
         if not all(math.isfinite(each) and each >= _ZERO_NS for each in both):
             return None
         return self.after_ns / self.before_ns
@@ -189,7 +197,7 @@ def _row(
         [sample for run in side if (sample := sample_of(run, name)) is not None]
         for side in (before, after)
     ]
-    counts = [sum(each.count + each.failed for each in side) for side in samples]
+    counts = [sum(round(each.total) for each in side) for side in samples]
     several = min(map(len, samples)) >= 1 and sum(map(len, samples)) >= 3
     least = values_needed(percentile) if several else needed_to_compare(percentile)
     single = tuple(tuple(each.quantile(percentile) for each in side) for side in samples)
@@ -205,7 +213,7 @@ def _row(
         counts=(counts[0], counts[1]),
         single=(single[0], single[1]),
     )
-    fewest = min((each.count + each.failed for side in samples for each in side), default=0)
+    fewest = min((each.size for side in samples for each in side), default=0)
     if fewest < least or not all(samples):
         return replace(row, change=Change.TOO_FEW, needed=least)
     if not all(map(math.isfinite, means)):
@@ -250,12 +258,76 @@ def _described(row: Row, before: Sample, after: Sample) -> Row:
     return replace(row, low=found.low, high=found.high, change=change)
 
 
-def judged(rows: Sequence[Row]) -> list[Row]:
+def judged_rows(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    metric: str,
+    percentile: float,
+    *,
+    margin: float | None = None,
+) -> list[Row]:
     """
-    Return the rows with what is known about each.
+    Return the rows with what is known about each, the goal first; see :func:`rows_of`.
+
+    If requests were given up, the rows hold for every value that these could have had.
+    """
+    low = _judged(rows_of(before, after, metric, percentile, margin=margin))
+    every = [*before, *after]
+    if all(sample.upper is None for run in every for sample in run.samples.values()):
+        return low
+    high_before, high_after = ([_at_upper_end(run) for run in side] for side in (before, after))
+    fastest, slowest = (
+        {
+            (row.name, row.percentile): row
+            for row in _judged(rows_of(one, two, metric, percentile, margin=margin))
+        }
+        for one, two in ((high_before, after), (before, high_after))
+    )
+    return [
+        _between(
+            row, fastest.get((row.name, row.percentile)), slowest.get((row.name, row.percentile))
+        )
+        for row in low
+    ]
+
+
+def _at_upper_end(run: Run) -> Run:
+    return replace(run, samples={name: sample.high for name, sample in run.samples.items()})
+
+
+def _between(low: Row, fastest: Row | None, slowest: Row | None) -> Row:
+    """
+    Return the row of values that are not known.
 
     Args:
-        rows: The goal first, then the guards.
+        low: Both sides at their lower ends.
+        fastest: The first side at its upper end: the smallest ratio.
+        slowest: The second side at its upper end: the largest ratio.
+    """
+    if fastest is None or slowest is None:
+        return low
+    high_ns = fastest.before_ns, slowest.after_ns
+    if high_ns == (low.before_ns, low.after_ns):
+        return low
+    change = Change.CHANCE
+    if low.change is Change.TOO_FEW:
+        change = Change.TOO_FEW
+    elif slowest.change is Change.IMPROVED:
+        change = Change.IMPROVED
+    elif fastest.change is Change.WORSE:
+        change = Change.WORSE
+    elif slowest.change is Change.NO_WORSE:
+        change = Change.NO_WORSE
+    elif slowest.change is fastest.change is Change.DIFFERS and (
+        (fastest.low or 0) > 1 or 0 < (slowest.high or math.inf) < 1
+    ):
+        change = Change.DIFFERS
+    return replace(low, change=change, low=fastest.low, high=slowest.high, high_ns=high_ns)
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    """
+    Return the rows with what is known about each: the goal first, then the guards.
     """
     goal, guards = rows[0], rows[1:]
     return [replace(goal, change=_of_goal(goal)), *_of_guards(guards)]

@@ -10,20 +10,20 @@ from them too, or read from a baseline file that stores them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
-from latspan._study.diagnose import Goal, RequestTable, TableBuilder, attribute
-from latspan._study.measurement import Summing, measured_step
-from latspan._study.stats import Sample
+from latspan._study.diagnose import Goal, RequestTable, attribute, units_of
+from latspan._study.measurement import answered_models, measured_kind, summarize
+from latspan._study.stats import Sample, weighted_quantile
+from latspan._study.table import Table, metric_of, read_table, table_of_records
 from latspan._targets import Target
 from latspan._text import text_of
 from latspan.errors import ConfigError
@@ -31,17 +31,29 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SEGMENT", "Band", "Form", "Profile", "Run", "part_of", "run_of", "run_of_records"]
+__all__ = [
+    "SEGMENT",
+    "Band",
+    "Form",
+    "Lengths",
+    "Profile",
+    "Run",
+    "part_of",
+    "reweighted",
+    "run_of",
+    "run_of_records",
+    "run_of_table",
+]
 
 SEGMENT: Final = "segment."
 """Prefix of the names of segments among samples."""
 
 _DURATION: Final = "duration"
-_FIRST: Final = {
-    Kind.CALL: "time_to_first_token",
-    Kind.REQUEST: "time_to_first_visible_token",
-}
+_FIRST_TOKEN: Final = "time_to_first_token"
+_UNTIL: Final = (_DURATION, _FIRST_TOKEN)
 _OF_CALLS: Final = ("time_per_output_token", "chunk_gap_max")
+_TAIL: Final = 90.0
+"""Percentile of the lengths of prompts that is compared beside their mean."""
 
 
 class Form(StrEnum):
@@ -68,6 +80,26 @@ class Band:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """
+    Lengths of the answers of a run.
+
+    Args:
+        unit: ``tokens``, or ``chunks`` if the server did not report tokens.
+        mean: Mean over completed requests.
+        error: Standard error of the mean; ``None`` for a single request.
+        longest: Mean over the longest tenth of them.
+        longest_error: Its standard error; ``None`` for a single request.
+    """
+
+    unit: str
+    mean: float
+    error: float | None
+    longest: float
+    longest_error: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """
@@ -76,20 +108,44 @@ class Profile:
     Args:
         models: Models that answered.
         input_tokens: Mean number of input tokens.
+        input_p90: 90th percentile of the number of input tokens.
         output_tokens: Mean number of output tokens of completed requests.
         output_error: Standard error of that mean.
+        output_chunks: Mean number of chunks of completed requests, if tokens are unknown.
+        output_chunks_error: Standard error of that mean.
+        long_output: Mean length of the longest tenth of the answers, in the unit that is known.
+        long_output_error: Standard error of that mean.
         cached: Cached fraction of the input.
         load: What defines the load of a load test.
         per_s: Requests per second.
+        in_flight: Mean number of requests in flight.
     """
 
     models: tuple[str, ...] = ()
     input_tokens: float | None = None
+    input_p90: float | None = None
     output_tokens: float | None = None
     output_error: float | None = None
+    output_chunks: float | None = None
+    output_chunks_error: float | None = None
+    long_output: float | None = None
+    long_output_error: float | None = None
     cached: float | None = None
     load: Mapping[str, Any] | None = None
     per_s: float | None = None
+    in_flight: float | None = None
+
+    @property
+    def lengths(self) -> Lengths | None:
+        """Lengths of the answers; ``None`` if neither tokens nor chunks are known."""
+        for unit, mean, error in (
+            ("tokens", self.output_tokens, self.output_error),
+            ("chunks", self.output_chunks, self.output_chunks_error),
+        ):
+            if mean is not None:
+                longest = mean if self.long_output is None else self.long_output
+                return Lengths(unit, mean, error, longest, self.long_output_error)
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +157,18 @@ class Run:
         name: Name for messages, for example its folder.
         form: What it was read from.
         kind: Kind of its units.
-        units: Number of units, failed ones included.
+        units: Number of units, failed ones included; in a sample, those that it stands for.
         failed: Number of failed units.
+        cut: Number of units that their callers gave up.
         samples: Values in nanoseconds by metric, or by ``segment.`` and the name of a segment.
         profile: What its requests were like.
         conditions: Conditions under which it was made.
         targets: Targets of the load test.
+        table: Its units; ``None`` unless read from a recording.
         tables: Units by goal metric; empty unless read from a recording.
         bands: Times near percentiles by goal, as far as they were stored.
         recording: Identifier of its recording; empty if it is unknown.
+        start_ns: Unix time of its first request in nanoseconds; 0 if it is unknown.
         invalid: Why its numbers mean nothing, one sentence each.
         notes: What a reader must know, one sentence each.
     """
@@ -119,23 +178,25 @@ class Run:
     kind: Kind
     units: int
     failed: int
+    cut: int = 0
     samples: Mapping[str, Sample]
     profile: Profile = Profile()
     conditions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     targets: tuple[Target, ...] = ()
+    table: Table | None = None
     tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
     bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
     recording: str = ""
+    start_ns: int = 0
     invalid: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def band(self, metric: str, percentile: float) -> Band | None:
         """Return the times near a percentile; ``None`` if they are unknown."""
-        table = self.tables.get(metric)
-        if table is None:
+        if self.table is None or metric not in self.tables:
             return self.bands.get(f"p{percentile:g} {metric}")
-        goal = Goal(metric, percentile, kind=table.goal.kind)
-        found = attribute(replace(table, goal=goal))
+        goal = Goal(metric, percentile, kind=self.kind)
+        found = attribute(units_of(self.table, goal))
         if found is None:
             return None
         times = {share.name: share.mean_ns for share in found.shares}
@@ -163,21 +224,20 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
             f"{recording.folder} has no step {number}",
             hint=f"use a number from 0 to {len(accounts) - 1}",
         )
-    summing = Summing(recording) if about else None
-    run = run_of_records(
-        _counting(recording, max(number, 0), summing),
+    every = read_table(recording, _UNTIL, kind=measured_kind(recording) if about else None)
+    run = run_of_table(
+        every.rows(every.measured(max(number, 0))) if about else every,
         str(recording.folder),
-        kind=None if summing is None else summing.kind,
         load=accounts[number].get("load", {}) if is_ended else None,
     )
     invalid: list[str] = []
     targets: tuple[Target, ...] = ()
-    if summing is not None and is_ended:
-        judged = summing.measurement().steps[number]
+    if is_ended:
+        judged = summarize(recording, every).steps[number]
         invalid += [each.text for each in judged.caveats if each.invalidates]
         targets = tuple(result.target for result in judged.targets)
-    elif summing is not None:
-        invalid.append("the process that measured did not end in order")
+    elif about:
+        invalid.append("the measuring process did not exit cleanly")
     return replace(
         run,
         conditions=_conditions(recording),
@@ -186,18 +246,6 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
         invalid=tuple(invalid),
         notes=recording.notes,
     )
-
-
-def _counting(
-    recording: Recording, number: int, summing: Summing | None
-) -> Iterator[RequestRecord]:
-    """Yield the records of a step that count, and add all of them to the summary."""
-    counts = measured_step(recording, number)
-    for record in recording.records():
-        if summing is not None:
-            summing.add(record)
-        if counts(record):
-            yield record
 
 
 def run_of_records(
@@ -216,28 +264,31 @@ def run_of_records(
         kind: Kind of the units; ``None`` for requests if there are any, and calls otherwise.
         load: What defines the load of a load test.
     """
-    models: set[str] = set()
-    builder = TableBuilder(Goal(_DURATION, kind=kind), Goal(_FIRST[Kind.CALL], kind=kind))
-    for record in _noting(records, models):
-        builder.add(record)
-    durations, until_first = builder.tables()
-    tables = {_DURATION: durations}
-    has_streams = until_first.failed.sum() > durations.failed.sum()
-    if has_streams or np.isfinite(until_first.value_ns).any():
-        # A request as a whole has only the time until its user sees something.
-        first = _FIRST[durations.kind]
-        tables[first] = replace(until_first, goal=Goal(first, kind=durations.kind))
+    return run_of_table(table_of_records(records, _UNTIL, kind=kind), name, load=load)
+
+
+def run_of_table(table: Table, name: str, *, load: Mapping[str, Any] | None = None) -> Run:
+    """
+    Return the run of a table.
+
+    Args:
+        table: The units, with the times of segments up to the end and up to the first token.
+        name: Name for messages.
+        load: What defines the load of a load test.
+    """
     return _run(
         Run(
             name=name,
             form=Form.RECORDING,
-            kind=durations.kind,
+            kind=table.kind,
             units=0,
             failed=0,
             samples={},
-            profile=Profile(load=load, models=tuple(sorted(models))),
-            tables=tables,
-        )
+            profile=Profile(load=load, models=tuple(answered_models(table))),
+            table=table,
+            start_ns=int(table.start_ns[0]) if len(table) else 0,
+        ),
+        table,
     )
 
 
@@ -254,77 +305,134 @@ def part_of(run: Run, name: str, value: str) -> Run:
         run: A run of a recording.
         name: Name of the attribute.
         value: Its value.
+
+    Raises:
+        ValueError: The run has no single requests.
     """
-    tables = {metric: table.rows(_with(table, name, value)) for metric, table in run.tables.items()}
-    return _run(replace(run, name=f"{run.name}, {name} {value}", tables=tables))
-
-
-def _with(table: RequestTable, name: str, value: str) -> NDArray[np.bool_]:
+    table = _table_of(run)
     codes, values = table.groups.get(name, (np.full(len(table), -1), ()))
-    return codes == (values.index(value) if value in values else -2)
+    chosen = codes == (values.index(value) if value in values else -2)
+    return _run(replace(run, name=f"{run.name}, {name} {value}"), table.rows(chosen))
 
 
-def _run(run: Run) -> Run:
-    """Return a run with everything that follows from its tables."""
-    table = run.tables[_DURATION]
+def reweighted(run: Run, factors: NDArray[np.float64]) -> Run:
+    """
+    Return a run whose requests have other weights.
+
+    Args:
+        run: A run of a recording.
+        factors: Factor of the weight of each request, at least 0; shape ``(n,)``. Requests with a
+            factor of 0 are left out.
+
+    Raises:
+        ValueError: The run has no single requests.
+    """
+    table = _table_of(run)
+    kept = factors > 0
+    weighted = replace(table, weight=table.weight * factors).rows(kept)
+    return _run(replace(run), weighted)
+
+
+def _table_of(run: Run) -> Table:
+    if run.table is None:
+        raise ValueError(f"{run.name} has no single requests")
+    return run.table
+
+
+def _run(run: Run, table: Table) -> Run:
+    """Return a run with everything that follows from its table."""
+    kind = table.kind
+    tables = {_DURATION: units_of(table, Goal(_DURATION, kind=kind))}
+    first = metric_of(_FIRST_TOKEN, kind)
+    until_first = units_of(table, Goal(first, kind=kind))
+    if np.isfinite(until_first.low_ns).any() or _has_streams(table):
+        tables[first] = until_first
     return replace(
         run,
-        units=len(table),
-        failed=int(table.failed.sum()),
-        samples=_samples(run.tables),
+        units=round(table.requests),
+        failed=round(float(table.weight[table.failed].sum())),
+        cut=round(float(table.weight[table.cut].sum())),
+        samples=_samples(table, tables),
         profile=_profile(table, run.profile),
+        table=table,
+        tables=tables,
     )
 
 
-def _samples(tables: Mapping[str, RequestTable]) -> dict[str, Sample]:
-    durations = tables[_DURATION]
-    fine = ~durations.failed
-    # A stream without a token is complete, and never reaches a first token.
+def _has_streams(table: Table) -> bool:
+    return bool((table.streamed[table.completed] == 1).any())
+
+
+def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Sample]:
     samples = {
-        metric: Sample.of(
-            table.value_ns[~table.failed & np.isfinite(table.value_ns)], int(table.failed.sum())
-        )
-        for metric, table in tables.items()
+        metric: Sample.between(each.low_ns, each.high_ns, each.weight)
+        for metric, each in tables.items()
     }
-    if durations.kind is Kind.CALL:
+    if table.kind is Kind.CALL:
         for metric in _OF_CALLS:
-            values = durations.number(metric)[fine]
-            values = values[np.isfinite(values)]
-            if len(values):
-                samples[metric] = Sample.of(values)
-    for index, name in enumerate(durations.names):
-        samples[SEGMENT + name] = Sample.of(durations.segments_ns[fine, index])
+            known = table.bounds(metric)
+            if known.exact.any():
+                applies = known.applies
+                samples[metric] = Sample.between(
+                    known.low[applies], known.high[applies], table.weight[applies]
+                )
+    # Segments are compared over the completed requests: one that was left has no later segments.
+    fine = table.completed
+    times = table.segments[_DURATION].times_ns
+    for index, name in enumerate(table.names):
+        values = times[fine, index].astype(np.float64)
+        samples[SEGMENT + name] = Sample.between(values, values, table.weight[fine])
     return samples
 
 
-def _profile(table: RequestTable, known: Profile) -> Profile:
-    fine = ~table.failed
-    output = table.number("output_tokens")[fine]
-    output = output[np.isfinite(output)]
+def _profile(table: Table, known: Profile) -> Profile:
+    fine = table.completed
+    weight = table.weight
     tokens, cached = table.number("input_tokens"), table.number("cached_tokens")
     counted = np.isfinite(tokens)
     both = counted & np.isfinite(cached)
+    input_sum = float(tokens[both] @ weight[both])
     span_s = (table.start_ns[-1] - table.start_ns[0]) / 1e9 if len(table) > 1 else 0.0
+    output = table.number("output_tokens")
+    chunks = table.number("chunks")
+    has_tokens = bool(np.isfinite(output[fine]).any())
+    lengths = output if has_tokens else chunks
+    tokens_mean, tokens_error = _mean(output[fine], weight[fine])
+    chunks_mean, chunks_error = (None, None) if has_tokens else _mean(chunks[fine], weight[fine])
+    known_lengths = fine & np.isfinite(lengths)
+    longest = known_lengths & (
+        lengths >= weighted_quantile(lengths[known_lengths], weight[known_lengths], _TAIL)
+    )
+    long_mean, long_error = _mean(lengths[longest], weight[longest])
     return replace(
         known,
-        input_tokens=float(tokens[counted].mean()) if counted.any() else None,
-        output_tokens=float(output.mean()) if len(output) else None,
-        output_error=(
-            float(output.std(ddof=1)) / math.sqrt(len(output)) if len(output) > 1 else None
+        input_tokens=_mean(tokens, weight)[0],
+        input_p90=(
+            weighted_quantile(tokens[counted], weight[counted], _TAIL) if counted.any() else None
         ),
-        cached=(
-            float(cached[both].sum() / tokens[both].sum())
-            if both.any() and tokens[both].sum()
-            else None
-        ),
-        per_s=float((len(table) - 1) / span_s) if span_s else None,
+        output_tokens=tokens_mean,
+        output_error=tokens_error,
+        output_chunks=chunks_mean,
+        output_chunks_error=chunks_error,
+        long_output=long_mean,
+        long_output_error=long_error,
+        cached=float(cached[both] @ weight[both]) / input_sum if input_sum else None,
+        per_s=(table.requests - 1) / float(span_s) if span_s else None,
+        in_flight=float(table.duration_ns @ weight) / 1e9 / float(span_s) if span_s else None,
     )
 
 
-def _noting(records: Iterable[RequestRecord], models: set[str]) -> Iterator[RequestRecord]:
-    """Yield the records, and add the models that answered."""
-    for record in records:
-        model = record.details.get(semconv.GEN_AI_RESPONSE_MODEL)
-        if isinstance(model, str):
-            models.add(model)
-        yield record
+def _mean(
+    values: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[float | None, float | None]:
+    """Return the weighted mean of the known values and its standard error."""
+    known = np.isfinite(values)
+    if not known.any():
+        return None, None
+    values, weights = values[known], weights[known]
+    total = float(weights.sum())
+    mean = float(values @ weights) / total
+    if len(values) < 2:
+        return mean, None
+    squares = float(((weights * (values - mean)) ** 2).sum())
+    return mean, math.sqrt(squares * len(values) / (len(values) - 1)) / total

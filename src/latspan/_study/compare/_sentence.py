@@ -78,10 +78,8 @@ def _first(
 
 
 def _in_words(row: Row) -> str:
-    before, after = (
-        "unbounded" if math.isinf(each) else "unknown" if math.isnan(each) else _ms(each)
-        for each in (row.before_ns, row.after_ns)
-    )
+    ends = zip((row.before_ns, row.after_ns), row.high_ns or (row.before_ns, row.after_ns))
+    before, after = (_interval(low, high) for low, high in ends)
     text = f"{before} before, {after} after"
     if row.ratio is None:
         return text
@@ -89,6 +87,16 @@ def _in_words(row: Row) -> str:
     if row.low is None or row.high is None:
         return text
     return f"{text} ({row.low - 1:+.1%} to {row.high - 1:+.1%})"
+
+
+def _interval(low_ns: float, high_ns: float) -> str:
+    if math.isnan(low_ns):
+        return "unknown"
+    if math.isinf(low_ns):
+        return "unbounded"
+    if low_ns == high_ns:
+        return _ms(low_ns)
+    return f"at least {_ms(low_ns)}" if math.isinf(high_ns) else f"{_ms(low_ns)} to {_ms(high_ns)}"
 
 
 def _ms(value_ns: float) -> str:

@@ -10,12 +10,11 @@ from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, diagnose_table
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate
-from latspan._study.diagnose._finding import Finding
+from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
 from latspan._study.diagnose._recordings import diagnose_recording
 from latspan._study.diagnose._sources import diagnose_source
-from latspan._study.diagnose._table import RequestTable
-from latspan._study.diagnose._table_builder import TableBuilder, table_of
+from latspan._study.diagnose._table import RequestTable, table_of, units_of
 
 __all__ = [
     "Attribution",
@@ -28,7 +27,6 @@ __all__ = [
     "Goal",
     "RequestTable",
     "Share",
-    "TableBuilder",
     "attribute",
     "budget_rows",
     "calibrate",
@@ -37,6 +35,8 @@ __all__ = [
     "diagnose_source",
     "diagnose_table",
     "goal_of",
+    "milliseconds",
     "parse_goal",
     "table_of",
+    "units_of",
 ]

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from latspan._segments import Source
 from latspan._study.diagnose._table import RequestTable
+from latspan._study.stats import effective_size, weighted_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,7 +164,8 @@ def attribute(table: RequestTable) -> Attribution | None:
     Return the shares of the segments at the goal's percentile.
 
     Failed units have no goal metric. They rank above all others when the percentile is determined,
-    and are not part of a band.
+    and are not part of a band. Units that were given up are in the tail band if their lower bound is
+    at least the percentile, and otherwise in no band. Each unit counts with its weight.
 
     Args:
         table: Units, in the order of their starts.
@@ -174,14 +176,14 @@ def attribute(table: RequestTable) -> Attribution | None:
     usable = np.flatnonzero(~np.isnan(table.value_ns))
     if len(usable) < LEAST_UNITS:
         return None
-    values, segments = table.value_ns, table.segments_ns
+    values, segments, weights = table.value_ns, table.segments_ns, table.weight
     size = len(usable)
     if size < len(table):
-        values, segments = values[usable], segments[usable]
-    in_band = max(_tail_fraction(table, size), 1 / size)
-    tail, typical = _bands(values, None, in_band)
-    shares = _shares(segments[tail])
-    draws = _draws(values, segments, in_band)
+        values, segments, weights = values[usable], segments[usable], weights[usable]
+    in_band = max(_tail_fraction(table, effective_size(weights)), 1 / size)
+    tail, typical = _bands(values, weights, in_band)
+    shares = _shares(segments[tail], weights[tail])
+    draws = _draws(values, segments, weights, in_band)
     deviations = (draws - shares) * _widening(values)
     order: list[int] = np.argsort(-shares, kind="stable").tolist()
     low, high = _intervals(shares, deviations)
@@ -197,8 +199,8 @@ def attribute(table: RequestTable) -> Attribution | None:
                 share=float(shares[index]),
                 low=float(low[index]),
                 high=float(high[index]),
-                mean_ns=float(segments[tail, index].mean()),
-                typical_ns=float(segments[typical, index].mean()) if len(typical) else 0.0,
+                mean_ns=_mean(segments[tail, index], weights[tail]),
+                typical_ns=_mean(segments[typical, index], weights[typical]),
                 uncertain=float(table.uncertain[index]),
                 source=table.sources.get(table.names[index], Source.MEASURED),
                 independent=(
@@ -210,8 +212,12 @@ def attribute(table: RequestTable) -> Attribution | None:
         ),
         tail=usable[tail],
         typical=usable[typical],
-        tail_ns=float(values[tail].mean()),
-        typical_ns=float(values[typical].mean()) if len(typical) else float(np.median(values)),
+        tail_ns=_mean(values[tail], weights[tail]),
+        typical_ns=(
+            _mean(values[typical], weights[typical])
+            if len(typical)
+            else weighted_quantile(values, weights, 50)
+        ),
         lead=lead,
         value_ns=_percentile(table),
         is_extended=in_band > table.goal.tail_fraction,
@@ -219,13 +225,17 @@ def attribute(table: RequestTable) -> Attribution | None:
 
 
 def _percentile(table: RequestTable) -> float:
-    """Return the goal's percentile over all units, failed ones as infinity."""
-    ranked = np.sort(np.where(np.isnan(table.value_ns), np.inf, table.value_ns))
-    rank = int(np.ceil(table.goal.percentile / 100 * len(ranked)))
-    return float(ranked[max(rank, 1) - 1])
+    """Return the lower end of the goal's percentile over all units, failed ones as infinity."""
+    return weighted_quantile(table.low_ns, table.weight, table.goal.percentile)
 
 
-def _tail_fraction(table: RequestTable, size: int) -> float:
+def _mean(values: NDArray[np.floating[Any]], weights: NDArray[np.float64]) -> float:
+    """Return the weighted mean; 0 without a value."""
+    total = float(weights.sum())
+    return float(values.astype(np.float64) @ weights) / total if total else 0.0
+
+
+def _tail_fraction(table: RequestTable, size: float) -> float:
     """
     Return the fraction of the units that is in the tail band.
 
@@ -236,20 +246,20 @@ def _tail_fraction(table: RequestTable, size: int) -> float:
 
 
 def _bands(
-    values: NDArray[np.float64], weights: NDArray[np.float64] | None, fraction: float
+    values: NDArray[np.float64], weights: NDArray[np.float64], fraction: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the indices of the tail band and of the typical band."""
     order = np.argsort(values, kind="stable")
-    if weights is None:
-        weights = np.ones(len(values))
     position = np.cumsum(weights[order]) / weights.sum()
     tail = order[position > 1 - fraction + 1e-12]
     typical = order[(position > 0.4) & (position <= 0.6)]
     return tail, typical
 
 
-def _shares(segments: NDArray[np.float64]) -> NDArray[np.float64]:
-    sums = segments.sum(axis=0)
+def _shares(
+    segments: NDArray[np.floating[Any]], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    sums = weights @ segments
     total = sums.sum()
     return sums / total if total else sums
 
@@ -320,7 +330,10 @@ def _autocorrelation(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draws(
-    values: NDArray[np.float64], segments: NDArray[np.float64], fraction: float
+    values: NDArray[np.float64],
+    segments: NDArray[np.floating[Any]],
+    unit_weights: NDArray[np.float64],
+    fraction: float,
 ) -> NDArray[np.float64]:
     """Return the shares of each bootstrap draw, of shape ``(draws, n_segments)``."""
     random = np.random.default_rng(_SEED)
@@ -334,27 +347,28 @@ def _draws(
     # lies within the slowest units. So only the slowest units are searched first: one and a half
     # times the size of the band, and 250 more.
     order = np.argsort(values, kind="stable")[::-1]
-    block_of = block_of[order]
-    sizes = np.bincount(block_of, minlength=blocks)
-    reach = min(size, int(1.5 * fraction * size) + 10 * _BLOCK)
+    block_of, unit_weights = block_of[order], unit_weights[order]
+    sizes = np.bincount(block_of, unit_weights, minlength=blocks)
+    band = int(np.searchsorted(np.cumsum(unit_weights), fraction * float(unit_weights.sum())))
+    reach = min(size, int(1.5 * band) + 10 * _BLOCK)
     slowest = segments[order[:reach]]
     draws = _DRAWS if size <= _LARGE else _DRAWS_OF_LARGE
     result = np.empty((draws, segments.shape[1]))
     for draw in range(draws):
         counts = np.bincount(random.integers(0, blocks, blocks), minlength=blocks)
         limit = fraction * float((counts * sizes).sum())
-        weights = counts[block_of[: len(slowest)]].astype(np.float64)
+        weights = counts[block_of[: len(slowest)]] * unit_weights[: len(slowest)]
         reached: NDArray[np.float64] = np.cumsum(weights)
         if reached[-1] < limit:
             slowest = segments[order]
-            weights = counts[block_of].astype(np.float64)
+            weights = counts[block_of] * unit_weights
             reached = np.cumsum(weights)
         # The band ends inside the last unit, which counts in part.
         inside = int((reached < limit).sum()) + 1
-        band = weights[:inside].copy()
+        in_band = weights[:inside].copy()
         if inside <= size:
-            band[-1] -= max(reached[inside - 1] - limit, 0.0)
-        sums = band @ slowest[:inside]
+            in_band[-1] -= max(reached[inside - 1] - limit, 0.0)
+        sums = in_band @ slowest[:inside]
         total = sums.sum()
         result[draw] = sums / total if total else sums
     return result

@@ -18,9 +18,8 @@ from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, cali
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
-from latspan._study.diagnose._table import RequestTable
-from latspan._study.diagnose._table_builder import table_of
-from latspan._study.stats import TargetVerdict, Verdict, target_verdict
+from latspan._study.diagnose._table import RequestTable, table_of
+from latspan._study.stats import TargetVerdict, Verdict, weighted_target_verdict
 from latspan._targets import Budget
 
 __all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
@@ -68,8 +67,9 @@ class Diagnosis:
     Args:
         goal: The goal.
         kind: Kind of the units.
-        units: Number of units, failed ones included.
+        units: Number of units, failed ones included; in a sample, those that it stands for.
         failed: Number of failed units.
+        cut: Number of units that were given up before the goal metric was known.
         conclusion: What is concluded.
         sentence: The conclusion in one sentence.
         finding: Cause, evidence and lever, if one is named.
@@ -90,6 +90,7 @@ class Diagnosis:
     target: TargetVerdict | None = None
     budget: tuple[BudgetRow, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    cut: int = 0
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -145,17 +146,30 @@ def diagnose_table(
     calibration: Calibration | None = None,
     budget: Budget | None = None,
     stable_tokens: float | None = None,
+    target: TargetVerdict | None = None,
     invalid: str | None = None,
     notes: Iterable[str] = (),
 ) -> Diagnosis:
-    """Return the diagnosis of a table; see :func:`diagnose`."""
+    """
+    Return the diagnosis of a table; see :func:`diagnose`.
+
+    Args:
+        table: The units.
+        calibration: Calibration of the server.
+        budget: Limits of components.
+        stable_tokens: Number of tokens at the start of each prompt that are the same in all.
+        target: Verdict on the goal's limit, if it is known from data on more requests.
+        invalid: Why the measurement is invalid, if it is.
+        notes: What a reader must know about the records.
+    """
     if calibration is not None:
         table = split_by(table, calibration)
-    goal, units = table.goal, len(table)
+    goal, units = table.goal, round(float(table.weight.sum()))
     noun = KIND_NOUNS[table.kind][1]
-    failed = int(table.failed.sum())
+    failed = table.count(table.failed)
     attribution = attribute(table)
-    target = _target(table)
+    if target is None:
+        target = _target(table)
     facts = None
     if attribution is not None and attribution.shares:
         facts = Facts(table, attribution, calibration, stable_tokens)
@@ -167,6 +181,7 @@ def diagnose_table(
             kind=table.kind,
             units=units,
             failed=failed,
+            cut=table.count(table.cut),
             conclusion=conclusion,
             sentence=sentence,
             finding=finding,
@@ -270,9 +285,9 @@ def _target(table: RequestTable) -> TargetVerdict | None:
     limit_ns = table.goal.limit_ns
     if limit_ns is None or not len(table):
         return None
-    counted = ~np.isnan(table.value_ns) | table.failed
-    misses = int((counted & ~(table.value_ns <= limit_ns)).sum())
-    return target_verdict(int(counted.sum()), misses, table.goal.percentile)
+    return weighted_target_verdict(
+        table.low_ns, table.high_ns, table.weight, limit_ns, table.goal.percentile
+    )
 
 
 def _too_few(table: RequestTable, noun: str) -> str:
@@ -293,6 +308,13 @@ def _too_few(table: RequestTable, noun: str) -> str:
 def _lacking(table: RequestTable, noun: str) -> Iterable[str]:
     if table.left_out and len(table):
         yield f"{table.left_out:,} {noun} do not have the metric {table.goal.metric}."
+    given_up = table.cut
+    if given_up.any():
+        slow = given_up & ~np.isnan(table.value_ns)
+        text = f"{table.count(given_up):,} of {table.count(given_up | True):,} {noun} were given up"
+        if slow.any():
+            text += f"; {table.count(slow):,} of them had waited long enough to count as slow"
+        yield f"{text}."
     estimated = [
         name
         for name, fraction in zip(table.names, table.uncertain, strict=True)

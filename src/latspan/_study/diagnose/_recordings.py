@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
-from latspan._study.diagnose._table import RequestTable
-from latspan._study.diagnose._table_builder import TableBuilder, table_of
-from latspan._study.measurement import Summing, measured_records, measured_step
+from latspan._study.diagnose._table import RequestTable, units_of
+from latspan._study.measurement import summarize
+from latspan._study.stats import TargetVerdict, target_verdict
+from latspan._study.table import metric_of, read_table
 from latspan._targets import Budget
 from latspan.errors import ConfigError
 
@@ -74,41 +74,51 @@ def diagnose_recording(
                 f"the measurement has no step {number}",
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
-    builder = TableBuilder(goal)
-    summing = Summing(recording) if steps else None
-    alone: TableBuilder | None = None
+    metrics = dict.fromkeys((goal.metric, CALIBRATING.metric))
+    every = read_table(recording, tuple(metrics), kind=goal.kind)
     calibrated: Calibration | None = None
-    counts = measured_step(recording, number) if steps or reasons else _always
-    calibrates = _always
     if calibration is not None:
-        records = measured_records(calibration, 0)
-        calibrated = calibrate(table_of(records, CALIBRATING))
+        alone = read_table(calibration, (CALIBRATING.metric,))
+        if calibration.manifest.get("measurement"):
+            alone = alone.rows(alone.measured(0))
+        calibrated = calibrate(units_of(alone, CALIBRATING))
     else:
         others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
         if others:
-            alone, calibrates = TableBuilder(CALIBRATING), measured_step(recording, others[0])
-    # Reading takes nearly all of the time, so the records are read once.
-    for record in recording.records():
-        if summing is not None:
-            summing.add(record)
-        if counts(record):
-            builder.add(record)
-        elif alone is not None and calibrates(record):
-            alone.add(record)
-    if summing is not None:
-        caveats = summing.measurement().steps[number].caveats
+            calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
+    judged = every
+    if steps or reasons:
+        judged = every.rows(every.measured(number))
+    if steps:
+        caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
-    if alone is not None:
-        calibrated = calibrate(alone.tables()[0])
-    table = builder.tables()[0]
+    table = units_of(judged, goal)
     return diagnose_table(
         table,
         calibration=calibrated,
         budget=budget,
         stable_tokens=_stable_in(recording, table) if stable_tokens is None else stable_tokens,
+        target=None if steps or not judged.is_sampled else _counted_target(recording, table),
         invalid="; ".join(reasons) or None,
         notes=recording.notes,
     )
+
+
+def _counted_target(recording: Recording, table: RequestTable) -> TargetVerdict | None:
+    """
+    Return the verdict on a limit by the recording's histograms, which count every request.
+
+    The lines of the recording are a sample. ``None`` without a limit or without histograms.
+    """
+    goal = table.goal
+    if goal.limit_ns is None:
+        return None
+    counted = recording.counted()
+    if counted is None:
+        return None
+    values = counted.metric(metric_of(goal.metric, table.kind), kind=table.kind)
+    surely, perhaps = values.misses(goal.limit_ns)
+    return target_verdict(values.population(), surely, goal.percentile, undecided=perhaps - surely)
 
 
 def _stable_in(recording: Recording, table: RequestTable) -> float | None:
@@ -128,10 +138,6 @@ def _stable_in(recording: Recording, table: RequestTable) -> float | None:
         return None
     stable = float(shared * known.mean())
     return stable if stable >= _LEAST_STABLE else None
-
-
-def _always(_record: RequestRecord) -> bool:
-    return True
 
 
 def _goal_of(about: Mapping[str, Any]) -> Goal:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from latspan import semconv
+from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording, is_recording, open_recording
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._histograms import diagnose_logs
 from latspan._study.diagnose._recordings import diagnose_recording
-from latspan._study.measurement import measured_records
 from latspan._study.traces import Imported, TraceQuery, is_url, read_any, read_backend
 from latspan._targets import Budget
 from latspan.errors import ConfigError
@@ -71,11 +72,23 @@ def diagnose_source(
     return diagnose(
         imported.records,
         goal or Goal(),
-        calibration=None if calibration is None else measured_records(calibration, 0),
+        calibration=None if calibration is None else _measured_records(calibration),
         budget=budget,
         stable_tokens=stable_tokens,
         notes=imported.notes,
     )
+
+
+def _measured_records(recording: Recording) -> Iterator[RequestRecord]:
+    """Yield the records of the first step of a load test; all records of another recording."""
+    is_load = bool(recording.manifest.get("measurement"))
+    for record in recording.records():
+        details = record.details
+        if not is_load or (
+            details.get(semconv.LATSPAN_LOAD_PHASE) == "measured"
+            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == 0
+        ):
+            yield record
 
 
 def _is_foreign(path: Path) -> bool:

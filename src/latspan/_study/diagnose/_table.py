@@ -1,22 +1,26 @@
 """
-Units of a recording as columns: one row per request, or per call if there are no requests.
+Units of one goal: the rows of a table that have the goal metric, and what rules depend on.
 
-A row has the goal metric, the time of each segment up to it, and facts on which rules depend. Calls
-inside a request are not rows of their own: their segments are part of the request, so no time is
-counted twice.
+A unit that its caller gave up has only a lower bound of the metric. If the bound is at least the
+percentile's lower end, the unit is among the slow ones, with its observed segments; otherwise it is
+neither slow nor typical, because it is unknown which it would have been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from latspan import semconv
+from latspan._recording import RequestRecord
 from latspan._segments import Kind, Source
 from latspan._study.diagnose._goal import Goal
+from latspan._study.stats import weighted_quantile
+from latspan._study.table import MAX_GROUP_VALUES, SOURCES, Table, metric_of, table_of_records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
     Codes = NDArray[np.signedinteger[Any]]
     """Small integers: as few bytes as they need."""
 
-__all__ = ["RequestTable"]
+__all__ = ["RequestTable", "table_of", "units_of"]
+
+_UNCERTAIN: Final = [SOURCES.index(each) for each in (Source.ESTIMATED, Source.UNKNOWN)]
 
 
 @dataclass(slots=True)
@@ -35,9 +41,12 @@ class RequestTable:
     Args:
         goal: The goal.
         kind: Kind of the units.
-        value_ns: Goal metric, from the scheduled time in a load test; shape ``(n,)``.
-        failed: Whether the unit failed, or had no token where the goal is the first one; shape
-            ``(n,)``.
+        low_ns: Smallest possible value of the goal metric, from the scheduled time in a load test,
+            infinite if the unit failed; shape ``(n,)``.
+        high_ns: Largest possible value, infinite if there is no limit; shape ``(n,)``.
+        value_ns: Goal metric as far as it is known: exact values, and lower bounds that are at
+            least the goal's percentile; NaN for the other units; shape ``(n,)``.
+        weight: Number of requests that each unit stands for; shape ``(n,)``.
         start_ns: Start as Unix time; shape ``(n,)``, in ascending order.
         duration_ns: Duration; shape ``(n,)``.
         names: Names of the segments.
@@ -49,18 +58,20 @@ class RequestTable:
         groups: Attributes with few values: codes of shape ``(n,)``, and their values.
         chains: Number of calls of each request that ran one after another; shape ``(n,)``.
         earlier: Summed time of each earlier call in the tail, by name.
-        left_out: Number of units that have no goal metric although they did not fail.
+        left_out: Number of units to which the goal metric does not apply.
         reported: Fraction of the units for which a server or gateway reported times.
     """
 
     goal: Goal
     kind: Kind
+    low_ns: NDArray[np.float64]
+    high_ns: NDArray[np.float64]
     value_ns: NDArray[np.float64]
-    failed: NDArray[np.bool_]
+    weight: NDArray[np.float64]
     start_ns: NDArray[np.int64]
     duration_ns: NDArray[np.float64]
     names: tuple[str, ...]
-    segments_ns: NDArray[np.float64]
+    segments_ns: NDArray[np.floating[Any]]
     uncertain: NDArray[np.float64]
     sources: Mapping[str, Source]
     kinds: Mapping[str, str]
@@ -75,10 +86,24 @@ class RequestTable:
         """Return the number of units, failed ones included."""
         return len(self.value_ns)
 
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Whether each unit misses every limit: it failed, or is a stream without a token."""
+        return np.isposinf(self.low_ns)
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Whether the caller of each unit gave it up before its goal metric was known."""
+        return self.low_ns < self.high_ns
+
+    def count(self, mask: NDArray[np.bool_]) -> int:
+        """Return the number of requests that some units stand for."""
+        return round(float(self.weight[mask].sum()))
+
     def segment(self, *names: str) -> NDArray[np.float64]:
         """Return the summed time of some segments; zeros for those that do not occur."""
         found = [index for index, name in enumerate(self.names) if name in names]
-        return self.segments_ns[:, found].sum(axis=1)
+        return self.segments_ns[:, found].sum(axis=1, dtype=np.float64)
 
     def number(self, name: str) -> NDArray[np.float64]:
         """Return a fact; NaN for all units if it does not occur."""
@@ -90,8 +115,10 @@ class RequestTable:
         """Return the table of some rows."""
         return replace(
             self,
+            low_ns=self.low_ns[mask],
+            high_ns=self.high_ns[mask],
             value_ns=self.value_ns[mask],
-            failed=self.failed[mask],
+            weight=self.weight[mask],
             start_ns=self.start_ns[mask],
             duration_ns=self.duration_ns[mask],
             segments_ns=self.segments_ns[mask],
@@ -100,3 +127,73 @@ class RequestTable:
             chains=self.chains[mask],
             earlier={name: values[mask] for name, values in self.earlier.items()},
         )
+
+
+def table_of(records: Iterable[RequestRecord], goal: Goal) -> RequestTable:
+    """
+    Return the units of some records.
+
+    Args:
+        records: Records of any kind and in any order.
+        goal: The goal. Without a kind, the units are requests if there are any.
+    """
+    return units_of(table_of_records(records, (goal.metric,), kind=goal.kind), goal)
+
+
+def units_of(table: Table, goal: Goal) -> RequestTable:
+    """
+    Return the units to which a goal applies.
+
+    Args:
+        table: Table with the times of segments up to the goal metric.
+        goal: The goal.
+    """
+    metric = metric_of(goal.metric, table.kind)
+    known = table.bounds(metric)
+    applies = known.applies
+    left_out = len(table) - int(applies.sum())
+    units = table.rows(applies)
+    low, high = known.low[applies], known.high[applies]
+    segments = units.segments[metric]
+    sums = segments.by_source.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        uncertain = segments.by_source[:, _UNCERTAIN].sum(axis=1) / sums
+    return RequestTable(
+        goal=goal,
+        kind=table.kind,
+        low_ns=low,
+        high_ns=high,
+        value_ns=_values(low, high, units.weight, goal.percentile),
+        weight=units.weight,
+        start_ns=units.start_ns,
+        duration_ns=units.duration_ns.astype(np.float64),
+        names=units.names,
+        segments_ns=segments.times_ns,
+        uncertain=np.nan_to_num(uncertain),
+        sources=units.sources(metric),
+        kinds={name: kind for name, kind in units.stage_kinds.items() if name in units.names},
+        numbers=units.numbers,
+        groups={
+            name: group
+            for name, group in units.groups.items()
+            if 1 < len(group[1]) <= MAX_GROUP_VALUES and name != semconv.ERROR_TYPE
+        },
+        chains=units.chains,
+        earlier=units.earlier,
+        left_out=left_out,
+        reported=float(units.reported.mean()) if len(units) else 0.0,
+    )
+
+
+def _values(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    percentile: float,
+) -> NDArray[np.float64]:
+    """Return exact values, and lower bounds that are at least the percentile's lower end."""
+    if not len(low):
+        return low
+    slow = weighted_quantile(low, weight, percentile)
+    is_known = (low == high) | ((low > 0) & (low >= slow))
+    return np.where(is_known & np.isfinite(low), low, nan)

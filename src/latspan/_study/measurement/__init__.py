@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from latspan._study.measurement._collected import measured_records, measured_step
+from latspan._study.measurement._collected import StepRequests, answered_models
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._summary import (
     Measurement,
     StepSummary,
-    Summing,
     TargetResult,
+    measured_kind,
     summarize,
 )
 from latspan._study.measurement._validity import CachedInput, Caveat
@@ -19,10 +19,10 @@ __all__ = [
     "Latency",
     "Measurement",
     "Origin",
+    "StepRequests",
     "StepSummary",
-    "Summing",
     "TargetResult",
-    "measured_records",
-    "measured_step",
+    "answered_models",
+    "measured_kind",
     "summarize",
 ]

@@ -1,21 +1,26 @@
 """
-Values of one metric over the measured requests, with the failures among them.
+What is known of one metric over the measured requests.
 
-A percentile over completed requests alone improves when a server fails its slowest requests. So
-each percentile has two forms: ``p(completed)``, and ``p(all)``, in which a failed request counts as
-infinitely slow.
+A percentile over completed requests alone improves when a server fails its slowest requests, or
+when users give up slow ones. So each percentile has two forms: ``p(completed)``, and ``p(all)``, in
+which a failed request counts as infinitely slow, and a request that was given up as at least as
+slow as the time that it took. The latter may be an interval, see :mod:`latspan._censoring`.
 """
 
 from __future__ import annotations
 
-import math
-from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from latspan._censoring import Bounds
+from latspan._study.stats import TargetVerdict, weighted_quantile, weighted_target_verdict
 from latspan.histogram import values_needed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Latency", "Origin"]
 
@@ -29,58 +34,71 @@ class Origin(StrEnum):
     """When the request was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Latency:
     """
-    Values of one metric.
+    What is known of one metric.
 
     Args:
         metric: Name of the metric.
         origin: Instant from which it is measured.
-        values_ns: Values of the completed requests, ascending, in nanoseconds.
-        failed: Number of requests that failed, which have no value, and of completed responses
-            without a token, which never have a first one.
+        low_ns: Smallest possible value of each request, infinite for a failure; shape ``(n,)``.
+        high_ns: Largest possible value of each request, infinite if there is no limit; ``(n,)``.
+        weight: Number of requests that each stands for; shape ``(n,)``.
+        is_completed: Whether each request completed; shape ``(n,)``.
     """
 
     metric: str
     origin: Origin
-    values_ns: Sequence[int]
-    failed: int
+    low_ns: NDArray[np.float64]
+    high_ns: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    is_completed: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, metric: str, origin: Origin, values_ns: Iterable[int], failed: int) -> Latency:
-        """Return the latency of values in any order."""
-        # An array takes 8 bytes per value, and a tuple 40.
-        return cls(metric, origin, array("q", sorted(values_ns)), failed)
+    @property
+    def _has_value(self) -> NDArray[np.bool_]:
+        return self.is_completed & np.isfinite(self.high_ns)
+
+    @property
+    def values_ns(self) -> NDArray[np.float64]:
+        """Values of the completed requests, ascending, in nanoseconds."""
+        return np.sort(self.low_ns[self._has_value])
 
     @property
     def count(self) -> int:
-        """Number of requests, failed ones included."""
-        return len(self.values_ns) + self.failed
+        """Number of requests, failed ones and those that were given up included."""
+        return round(float(self.weight.sum()))
 
-    def completed(self, percentile: float) -> int | None:
+    @property
+    def failed(self) -> int:
+        """Number of requests that failed, and of completed streams without a token."""
+        return round(float(self.weight[np.isposinf(self.low_ns)].sum()))
+
+    @property
+    def cut(self) -> int:
+        """Number of requests that were given up before their value was known."""
+        return round(float(self.weight[self.low_ns < self.high_ns].sum()))
+
+    def completed(self, percentile: float) -> float | None:
         """Return a percentile of the completed requests; ``None`` if there are too few."""
-        if len(self.values_ns) < values_needed(percentile):
+        chosen = self._has_value
+        if chosen.sum() < values_needed(percentile):
             return None
-        return self.values_ns[_rank(percentile, len(self.values_ns)) - 1]
+        return weighted_quantile(self.low_ns[chosen], self.weight[chosen], percentile)
 
-    def all(self, percentile: float) -> float | None:
+    def all(self, percentile: float) -> Bounds | None:
         """
-        Return a percentile of all requests; infinite if it falls on a failed one.
+        Return the interval of a percentile of all requests.
 
         ``None`` if there are too few requests.
         """
-        if self.count < values_needed(percentile):
+        if len(self.low_ns) < values_needed(percentile):
             return None
-        rank = _rank(percentile, self.count)
-        return self.values_ns[rank - 1] if rank <= len(self.values_ns) else math.inf
+        return Bounds(
+            weighted_quantile(self.low_ns, self.weight, percentile),
+            weighted_quantile(self.high_ns, self.weight, percentile),
+        )
 
-    def misses(self, limit_ns: int) -> int:
-        """Return the number of requests that took longer than a limit, or failed."""
-        return self.count - bisect_right(self.values_ns, limit_ns)
-
-
-def _rank(percentile: float, count: int) -> int:
-    """Return the rank of a percentile: the least one that covers this share of the values."""
-    # A tiny tolerance, because 0.95 * 20 is 19.000000000000004 in floating point.
-    return max(1, math.ceil(percentile / 100 * count - 1e-9))
+    def verdict(self, limit_ns: float, percentile: float) -> TargetVerdict:
+        """Return what the requests prove about a limit of a percentile."""
+        return weighted_target_verdict(self.low_ns, self.high_ns, self.weight, limit_ns, percentile)

@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from latspan._metrics import FIRST_TOKENS, OF_REQUESTS
-from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind, Outcome
-from latspan._study.measurement._collected import CollectedStep, StepCollector
+from latspan._study.measurement._collected import StepRequests, observed_conditions
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput, Caveat, caveats
-from latspan._study.stats import TargetVerdict, target_verdict
+from latspan._study.stats import TargetVerdict
+from latspan._study.table import Table, read_table
 from latspan._targets import Target
 from latspan.errors import RecordingError
 
-__all__ = ["Measurement", "StepSummary", "Summing", "TargetResult", "summarize"]
+__all__ = ["Measurement", "StepSummary", "TargetResult", "measured_kind", "summarize"]
 
 _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token"),
@@ -53,7 +55,7 @@ class StepSummary:
         intended: Number of requests that were to be measured.
         unsent: Number of them that were not sent, because the measurement was cut short.
         cut: Number of them that the end of the measurement cancelled.
-        outcomes: Number of the others by outcome.
+        outcomes: Number of measured requests by outcome.
         errors: Number of failed ones by ``error.type``.
         latencies: Values by metric and origin.
         offered_per_s: Rate of the schedule; ``None`` in a closed loop.
@@ -89,7 +91,7 @@ class StepSummary:
 
     @property
     def measured(self) -> int:
-        """Number of measured requests that ended by themselves."""
+        """Number of measured requests, those that were given up included."""
         return sum(self.outcomes.values())
 
     @property
@@ -137,81 +139,58 @@ class Measurement:
         return self.ended and bool(self.steps) and all(step.is_valid for step in self.steps)
 
 
-class Summing:
-    """
-    Summary of a load test whose records are read for another purpose too.
-
-    Args:
-        recording: Recording of ``latspan measure``.
-
-    Raises:
-        RecordingError: The manifest is damaged.
-    """
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-        self._accounts: Sequence[Mapping[str, Any]] = self._about.get("steps", ())
-        # Other load tools account for less.
-        is_ours = recording.manifest.get("source") == "measure"
-        if is_ours and any(_NEEDED - account.keys() for account in self._accounts):
-            raise RecordingError(
-                f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
-                hint="measure again: the manifest of this recording is damaged",
-            )
-        self._collector = StepCollector(recording)
-
-    @property
-    def kind(self) -> Kind:
-        """Kind of the measured unit."""
-        return self._collector.kind
-
-    def add(self, record: RequestRecord) -> None:
-        """Add the next record; records of other kinds are ignored."""
-        self._collector.add(record)
-
-    def measurement(self) -> Measurement:
-        """Return the summary of the records that were added."""
-        about, collector = self._about, self._collector
-        targets = tuple(
-            Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
-            for each in about.get("targets", ())
-        )
-        return Measurement(
-            name=about.get("name", ""),
-            kind=collector.kind,
-            steps=tuple(
-                _step(
-                    {**account, "max_in_flight": about.get("max_in_flight")},
-                    collector.steps[number],
-                    collector.kind,
-                    targets,
-                )
-                for number, account in enumerate(self._accounts)
-            ),
-            interrupted=bool(about.get("interrupted")),
-            ended=bool(about.get("ended")),
-            percentile=about.get("percentile", 95),
-            conditions=self._recording.conditions,
-            observed=collector.observed(),
-            notes=self._recording.notes,
-        )
-
-
-def summarize(recording: Recording) -> Measurement:
+def summarize(recording: Recording, table: Table | None = None) -> Measurement:
     """
     Return the summary of a load test.
 
     Args:
         recording: Recording of ``latspan measure``.
+        table: Its units, if they have been read; they are used if they are of the measured kind.
 
     Raises:
         RecordingError: The manifest is damaged, or a file of the recording cannot be read.
     """
-    summing = Summing(recording)
-    for record in recording.records(summing.kind):
-        summing.add(record)
-    return summing.measurement()
+    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    # Other load tools account for less.
+    is_ours = recording.manifest.get("source") == "measure"
+    if is_ours and any(_NEEDED - account.keys() for account in accounts):
+        raise RecordingError(
+            f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
+            hint="measure again: the manifest of this recording is damaged",
+        )
+    kind = measured_kind(recording)
+    if table is None or table.kind is not kind:
+        table = read_table(recording, (), kind=kind)
+    targets = tuple(
+        Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
+        for each in about.get("targets", ())
+    )
+    return Measurement(
+        name=about.get("name", ""),
+        kind=kind,
+        steps=tuple(
+            _step(
+                {**account, "max_in_flight": about.get("max_in_flight")},
+                StepRequests.of(table, number),
+                kind,
+                targets,
+            )
+            for number, account in enumerate(accounts)
+        ),
+        interrupted=bool(about.get("interrupted")),
+        ended=bool(about.get("ended")),
+        percentile=about.get("percentile", 95),
+        conditions=recording.conditions,
+        observed=observed_conditions(table),
+        notes=recording.notes,
+    )
+
+
+def measured_kind(recording: Recording) -> Kind:
+    """Return the kind of the unit that a load test measured."""
+    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    return Kind(about.get("kind", Kind.CALL))
 
 
 _NEEDED: Final = frozenset({"load", "intended", "unsent", "generator"})
@@ -219,40 +198,37 @@ _NEEDED: Final = frozenset({"load", "intended", "unsent", "generator"})
 
 
 def _step(
-    account: Mapping[str, Any], collected: CollectedStep, kind: Kind, targets: Sequence[Target]
+    account: Mapping[str, Any], requests: StepRequests, kind: Kind, targets: Sequence[Target]
 ) -> StepSummary:
-    completed = collected.outcomes[Outcome.COMPLETED]
-    failed = sum(collected.outcomes.values()) - completed
+    outcomes = requests.outcomes()
+    completed = outcomes[Outcome.COMPLETED]
     is_open = "concurrency" not in account.get("load", {})
     latencies: dict[tuple[str, Origin], Latency] = {}
     without_token = 0
     for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
-        # A response without a token never gives its user a first one.
-        known = collected.count(metric)
-        empty = completed - known if known and metric in FIRST_TOKENS else 0
-        without_token = max(without_token, empty)
         for origin in _origins(metric, is_open=is_open):
-            values = collected.values_ns(metric, from_schedule=origin is Origin.SCHEDULE)
-            latency = Latency.of(metric, origin, values, failed + empty)
+            latency = requests.latency(metric, origin)
+            has_values = bool(len(latency.values_ns))
             # If requests completed without a value, the metric is not defined for them.
-            if latency.values_ns or not completed:
+            if has_values or not completed:
                 latencies[metric, origin] = latency
-    cached = collected.cached_input()
-    elapsed_s = collected.elapsed_s()
+            if has_values and metric in FIRST_TOKENS:
+                empty = latency.is_completed & np.isposinf(latency.low_ns)
+                without_token = max(without_token, int(empty.sum()))
+    cached = requests.cached_input()
+    elapsed_s, output_tokens = requests.elapsed_s, requests.output_tokens
     return StepSummary(
         load=account.get("load", {}),
         intended=account.get("intended", 0),
         unsent=account.get("unsent", 0),
         cut=len(account.get("cut", ())),
-        outcomes=dict(collected.outcomes),
-        errors=dict(collected.errors.most_common()),
+        outcomes=outcomes,
+        errors=dict(requests.errors().most_common()),
         latencies=latencies,
         offered_per_s=account.get("offered_per_s"),
         reached_per_s=account.get("reached_per_s"),
         completed_per_s=completed / elapsed_s if elapsed_s else None,
-        output_tokens_per_s=(
-            collected.output_tokens / elapsed_s if elapsed_s and collected.output_tokens else None
-        ),
+        output_tokens_per_s=output_tokens / elapsed_s if elapsed_s and output_tokens else None,
         cached=cached,
         generator=account.get("generator", {}),
         caveats=tuple(
@@ -261,7 +237,7 @@ def _step(
                 limits_ns=[target.limit_ns for target in targets],
                 cached=cached,
                 # A closed loop keeps its number in flight by itself.
-                in_flight=collected.in_flight() if is_open else None,
+                in_flight=requests.in_flight() if is_open else None,
                 without_token=without_token,
             )
         ),
@@ -283,6 +259,5 @@ def _results(
         latency = latencies.get((target.metric, origin))
         verdict = None
         if latency is not None and latency.count:
-            misses = latency.misses(target.limit_ns)
-            verdict = target_verdict(latency.count, misses, target.percentile)
+            verdict = latency.verdict(target.limit_ns, target.percentile)
         yield TargetResult(target, verdict, origin)

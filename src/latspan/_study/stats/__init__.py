@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         permutation,
         runs_needed,
     )
+    from latspan._study.stats._weighted import effective_size, weighted_quantile
 
 __all__ = [
     "Interval",
@@ -49,6 +50,7 @@ __all__ = [
     "block_indices",
     "bootstrap_ratio",
     "compare_runs",
+    "effective_size",
     "holm",
     "hypergeometric_tail",
     "more_often",
@@ -59,6 +61,7 @@ __all__ = [
     "runs_needed",
     "target_verdict",
     "values_needed_for_interval",
+    "weighted_quantile",
     "weighted_target_verdict",
     "wilson_interval",
 ]
@@ -70,10 +73,12 @@ _NEED_NUMPY: Final = {
     "block_indices": "_bootstrap",
     "bootstrap_ratio": "_bootstrap",
     "compare_runs": "_runs",
+    "effective_size": "_weighted",
     "holm": "_runs",
     "needed_to_compare": "_quantiles",
     "permutation": "_runs",
     "runs_needed": "_runs",
+    "weighted_quantile": "_weighted",
 }
 
 __getattr__ = lazy_getattr(__name__, _NEED_NUMPY)

@@ -17,6 +17,7 @@ Singh (1992) for moving blocks; Hesterberg (2015), What Teachers Should Know Abo
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -90,8 +91,7 @@ def bootstrap_ratio(
     """
     if not before.count or not after.count:
         return None
-    base = Sample(before.values, before.counts).quantile(percentile)
-    new = Sample(after.values, after.counts).quantile(percentile)
+    base, new = (replace(each, failed=0).quantile(percentile) for each in (before, after))
     if base <= 0 or new <= 0:
         return None
     random = np.random.default_rng((_SEED, seed))
@@ -137,11 +137,15 @@ def _quantiles(
 ) -> NDArray[np.float64]:
     size = sample.count
     if sample.ordered is None:
-        drawn = random.multinomial(size, sample.counts / size, size=draws)
+        share = sample.counts / sample.counts.sum()
+        drawn = random.multinomial(size, share, size=draws)
         return resampled_quantiles(sample, drawn, percentile)
     places = np.searchsorted(sample.values, sample.ordered)
     result = np.empty(draws)
+    size = len(places)
     for draw in range(draws):
-        drawn = np.bincount(places[block_indices(size, random)], minlength=len(sample.values))
+        chosen = block_indices(size, random)
+        weights = None if sample.weights is None else sample.weights[chosen]
+        drawn = np.bincount(places[chosen], weights, len(sample.values))
         result[draw] = resampled_quantiles(sample, drawn[None, :], percentile)[0]
     return result

@@ -7,7 +7,9 @@ and resampling it is valid for extreme percentiles, where resampling an order st
 needs only the cumulative counts, so a histogram gives it as exactly as its buckets are narrow.
 
 A failed request has no latency and is slower than every other one: it counts like the slowest
-value, and a percentile that falls on failed requests is infinite.
+value, and a percentile that falls on failed requests is infinite. A request that was given up has
+a lower bound only: a sample then has two ends, one with each bound as the value and one with each
+as a failure. In a weighted sample, the beta distribution has the effective size of the sample.
 
 Source: Harrell and Davis (1982), A new distribution-free quantile estimator.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
@@ -24,6 +26,7 @@ import numpy as np
 
 from latspan._study.stats._beta import beta_distribution
 from latspan._study.stats._binomial import fraction_above, fraction_below
+from latspan._study.stats._weighted import effective_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +75,7 @@ def _table(size: int, percentile: float) -> NDArray[np.float64]:
     return _distribution(np.arange(size + 1) / size, size, percentile)
 
 
-def _distribution(x: NDArray[np.float64], size: int, percentile: float) -> NDArray[np.float64]:
+def _distribution(x: NDArray[np.float64], size: float, percentile: float) -> NDArray[np.float64]:
     fraction = fraction_below(percentile)
     return beta_distribution(x, (size + 1) * fraction, (size + 1) * (1 - fraction))
 
@@ -84,21 +87,95 @@ class Sample:
 
     Args:
         values: Ascending and distinct; shape ``(n_values,)``.
-        counts: Occurrences of each, at least 1; shape ``(n_values,)``.
-        failed: Number of requests that failed.
+        counts: Occurrences or summed weight of each, more than 0; shape ``(n_values,)``.
+        failed: Number, or summed weight, of the requests that failed.
         ordered: The single values in the order of their starts; ``None`` if only counts are known.
+        weights: Weights of the single values; ``None`` if all are 1.
+        effective: Effective number of requests of a weighted sample, failed ones included.
+        upper: The sample with each value at its upper end; ``None`` if all values are known.
     """
 
     values: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    failed: int = 0
+    counts: NDArray[np.int64] | NDArray[np.float64]
+    failed: float = 0
     ordered: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None
+    effective: float | None = None
+    upper: Sample | None = None
 
     @classmethod
-    def of(cls, ordered: NDArray[np.float64], failed: int = 0) -> Self:
-        """Return the sample of single values in the order of their starts."""
-        values, counts = np.unique(ordered, return_counts=True)
-        return cls(values, counts.astype(np.int64), failed, ordered)
+    def of(
+        cls,
+        ordered: NDArray[np.float64],
+        failed: float = 0,
+        weights: NDArray[np.float64] | None = None,
+        *,
+        failed_weights: NDArray[np.float64] | None = None,
+    ) -> Self:
+        """
+        Return the sample of single values.
+
+        Args:
+            ordered: The values in the order of their starts; shape ``(n,)``.
+            failed: Number of requests that failed; unused with weights.
+            weights: Number of requests that each value stands for; shape ``(n,)``.
+            failed_weights: The same for each failed request.
+        """
+        if weights is None or failed_weights is None:
+            values, counts = np.unique(ordered, return_counts=True)
+            return cls(values, counts.astype(np.int64), failed, ordered)
+        values, places = np.unique(ordered, return_inverse=True)
+        summed = np.bincount(places, weights, len(values))
+        every = np.concatenate([weights, failed_weights])
+        return cls(
+            values,
+            summed,
+            float(failed_weights.sum()),
+            ordered,
+            weights,
+            effective_size(every),
+        )
+
+    @classmethod
+    def between(
+        cls,
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        weights: NDArray[np.float64],
+    ) -> Self:
+        """
+        Return the sample of values of which some are not known.
+
+        Args:
+            low: Smallest possible values in the order of their starts, infinite for a failure.
+            high: Largest possible values, infinite if there is no limit; shape ``(n,)``.
+            weights: Number of requests that each stands for; shape ``(n,)``.
+        """
+        is_weighted = bool((weights != 1).any())
+
+        def end(values: NDArray[np.float64]) -> Self:
+            finite = np.isfinite(values)
+            if not is_weighted:
+                return cls.of(values[finite], int((~finite).sum()))
+            return cls.of(values[finite], 0, weights[finite], failed_weights=weights[~finite])
+
+        lower = end(low)
+        return lower if np.array_equal(low, high) else replace(lower, upper=end(high))
+
+    @property
+    def high(self) -> Sample:
+        """The sample with each value at its upper end; itself if all values are known."""
+        return self if self.upper is None else self.upper
+
+    @property
+    def size(self) -> float:
+        """Effective number of requests, failed ones included."""
+        return self.total if self.effective is None else self.effective
+
+    @property
+    def total(self) -> float:
+        """Number of requests that the sample stands for, failed ones included."""
+        return float(self.counts.sum()) + self.failed
 
     @classmethod
     def of_counts(cls, counts: Iterable[tuple[float, int]], failed: int = 0) -> Self:
@@ -118,17 +195,18 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """Number of values, without the failed requests."""
-        return int(self.counts.sum())
+        """Number of values, or their summed weight, without the failed requests."""
+        return round(float(self.counts.sum()))
 
     @property
     def mean(self) -> float:
         """Mean of the values; NaN without a value."""
-        return float(self.values @ self.counts) / self.count if len(self.values) else math.nan
+        total = float(self.counts.sum())
+        return float(self.values @ self.counts) / total if total else math.nan
 
-    def above(self, limit: float) -> int:
+    def above(self, limit: float) -> float:
         """Return the number of values above a limit, failed requests included."""
-        return int(self.counts[self.values > limit].sum()) + self.failed
+        return float(self.counts[self.values > limit].sum()) + self.failed
 
     def quantile(self, percentile: float) -> float:
         """
@@ -137,40 +215,37 @@ class Sample:
         Args:
             percentile: In (0, 100).
         """
-        size = self.count
-        total = size + self.failed
+        total = self.total
         if not total:
             return math.nan
-        if math.ceil(fraction_below(percentile) * total - 1e-9) > size:
+        reached = np.cumsum(self.counts)
+        if not len(reached) or fraction_below(percentile) * total - 1e-9 * total > reached[-1]:
             return math.inf
-        reached: NDArray[np.int64] = np.cumsum(self.counts)
-        weights = _weights(reached, total, percentile)
+        if self.effective is None:
+            if math.ceil(fraction_below(percentile) * total - 1e-9) > reached[-1]:
+                return math.inf
+            weights = _weights(reached, round(total), percentile)
+        else:
+            cumulative = _distribution(reached / total, self.effective, percentile)
+            weights = np.diff(cumulative, prepend=0.0)
         # Failed requests, if any, count like the slowest value.
         weights[-1] += 1 - weights.sum()
         return float(weights @ self.values)
 
-    def merged(self, other: Sample) -> Sample:
-        """Return the values of both samples."""
-        failed = self.failed + other.failed
-        if self.ordered is not None and other.ordered is not None:
-            return Sample.of(np.concatenate([self.ordered, other.ordered]), failed)
-        both = np.concatenate([self.values, other.values])
-        values, places = np.unique(both, return_inverse=True)
-        counts = np.zeros(len(values), dtype=np.int64)
-        np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
-        return Sample(values, counts, failed)
-
 
 def resampled_quantiles(
-    sample: Sample, drawn: NDArray[np.int64], percentile: float
+    sample: Sample, drawn: NDArray[np.int64] | NDArray[np.float64], percentile: float
 ) -> NDArray[np.float64]:
     """
     Return the percentile of each bootstrap draw.
 
     Args:
         sample: The sample without failed requests.
-        drawn: Occurrences of each value in each draw; shape ``(n_draws, n_values)``.
+        drawn: Occurrences, or summed weight, of each value in each draw; shape ``(n_draws, n_values)``.
         percentile: In (0, 100).
     """
-    reached: NDArray[np.int64] = np.cumsum(drawn, axis=1)
+    reached = np.cumsum(drawn, axis=1)
+    if sample.effective is not None:
+        cumulative = _distribution(reached / reached[:, -1:], sample.effective, percentile)
+        return np.diff(cumulative, prepend=0.0) @ sample.values
     return _weights(reached, int(reached[0, -1]), percentile) @ sample.values

@@ -1,0 +1,26 @@
+"""
+Table: the requests of a recording as columns, read once and shared by every conclusion.
+
+The package knows what is known of a value (:mod:`latspan._censoring`), weights, phases and groups,
+and neither goals nor verdicts.
+"""
+
+from __future__ import annotations
+
+from latspan._study.table._columns import MAX_GROUP_VALUES, OUTCOMES, PHASES, SOURCES
+from latspan._study.table._reading import TableReader, metric_of, read_table, table_of_records
+from latspan._study.table._table import Segments, Table, ValueBounds
+
+__all__ = [
+    "MAX_GROUP_VALUES",
+    "OUTCOMES",
+    "PHASES",
+    "SOURCES",
+    "Segments",
+    "Table",
+    "TableReader",
+    "ValueBounds",
+    "metric_of",
+    "read_table",
+    "table_of_records",
+]

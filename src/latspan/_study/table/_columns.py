@@ -1,0 +1,537 @@
+"""
+Columns of the records of one kind, filled from many lines at a time.
+
+A recording of a million requests is read in seconds only if no Python code runs per field of a
+line. So lines are decoded in chunks, each field of a chunk becomes one list and each list one
+array. Types and ranges are checked per list too. If a chunk fails a check, its lines are checked
+one by one, and the unreadable ones are left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from math import nan
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from latspan import semconv
+from latspan._censoring import FIRST_WAITS, open_gap_ns
+from latspan._metrics import LATENCY_METRICS
+from latspan._recording.folder import LARGEST
+from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
+from latspan._units import NS_PER_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "IDS_PER_FILE",
+    "MAX_GROUP_VALUES",
+    "OUTCOMES",
+    "PHASES",
+    "SOURCES",
+    "Chunk",
+    "Columns",
+    "Groups",
+]
+
+OUTCOMES: Final = tuple(Outcome)
+SOURCES: Final = tuple(Source)
+PHASES: Final = ("", "warmup", "measured", "drain")
+"""Phases of a load test; the first one stands for every other value."""
+
+MAX_GROUP_VALUES: Final = 40
+"""Number of values above which an attribute identifies requests, and does not group them."""
+
+_OUTCOME_CODES: Final = {outcome.value: code for code, outcome in enumerate(OUTCOMES)}
+_SOURCE_CODES: Final = {source.value: code for code, source in enumerate(SOURCES)}
+_PHASE_CODES: Final[dict[object, int]] = {phase: code for code, phase in enumerate(PHASES)}
+_IS_INCOMPLETE: Final = np.array([outcome is not Outcome.COMPLETED for outcome in OUTCOMES])
+
+_CONNECTING: Final = frozenset({SegmentName.DNS, SegmentName.TCP, SegmentName.TLS})
+"""Parts of the opening of a connection count as one segment, because one lever shortens all."""
+
+_METRICS: Final = tuple(
+    name for name, each in LATENCY_METRICS.items() if not each.distribution and name != "duration"
+)
+_COUNTS: Final = ("input", "cached", "output", "reasoning")
+_DETAIL_NUMBERS: Final = {
+    "attempts": semconv.LATSPAN_ATTEMPT_COUNT,
+    "reused": semconv.LATSPAN_CONNECTION_REUSED,
+    "kv_usage": semconv.LATSPAN_KV_USAGE,
+    "requests_waiting": semconv.LATSPAN_REQUESTS_WAITING,
+    "requests_running": semconv.LATSPAN_REQUESTS_RUNNING,
+    "cache_hit_ratio": semconv.LATSPAN_CACHE_HIT_RATIO,
+    "gc_s": semconv.LATSPAN_HOST_GC_DURATION,
+    "major_faults": semconv.LATSPAN_HOST_MAJOR_FAULTS,
+    "cpu_throttled_s": semconv.LATSPAN_HOST_CPU_THROTTLED,
+    "dispatch_lag_s": semconv.LATSPAN_LOAD_DISPATCH_LAG,
+}
+_ATTRIBUTES: Final = ("route", "model", "provider", "tenant", "traffic_class", "inference_path")
+_DETAIL_TEXTS: Final = (semconv.GEN_AI_RESPONSE_MODEL, semconv.ERROR_TYPE)
+_NOT_GROUPS: Final = ("latspan.", "gen_ai.", "openai.", "http.", "url.", "server.port")
+"""Prefixes of details that are not properties by which applications group their requests."""
+
+_STALL: Final = 5.0
+"""Multiple of the median gap of a stream from which a gap is a stall."""
+
+
+class Groups:
+    """
+    Values of one attribute as codes; -1 where a record does not have it.
+
+    Args:
+        max_values: Number of values above which the column is given up; ``None`` for no limit.
+    """
+
+    __slots__ = ("_codes", "_parts", "max_values", "values")
+
+    def __init__(self, max_values: int | None) -> None:
+        self.max_values = max_values
+        self._codes: dict[str | None, int] = {None: -1}
+        self._parts: list[NDArray[np.int32]] = []
+        self.values: list[str] = []
+        """Values by code."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the attribute has too many values."""
+        return self.max_values is not None and len(self.values) > self.max_values
+
+    def add(self, before: int, texts: Sequence[str | None]) -> None:
+        """Add the values of further records, after ``before`` records without a column."""
+        if self.is_given_up:
+            return
+        if not self._parts and before:
+            self._parts.append(np.full(before, -1, np.int32))
+        codes = self._codes
+        for text in dict.fromkeys(texts):
+            if text is not None and text not in codes:
+                codes[text] = len(self.values)
+                self.values.append(text)
+        self._parts.append(np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts)))
+        if self.is_given_up:
+            self._parts.clear()
+
+    def column(self, size: int) -> NDArray[np.int32]:
+        """Return the codes of ``size`` records."""
+        return _joined(self._parts, size, -1, np.int32)
+
+
+class Columns:
+    """
+    Columns of all records of one kind.
+
+    Args:
+        kind: The kind.
+        until: Metrics up to which the time of each segment is summed.
+        attributes: Further attributes to keep, whatever the number of their values.
+    """
+
+    def __init__(
+        self, kind: Kind, until: Sequence[str] = (), attributes: Collection[str] = ()
+    ) -> None:
+        self.kind: Final = kind
+        self.size = 0
+        """Number of records."""
+        self.until: Final = tuple(until)
+        """Metrics up to which the time of each segment is summed."""
+        self._attributes = frozenset(attributes)
+        self._parts: dict[str, list[NDArray[Any]]] = {}
+        self.groups: Final[dict[str, Groups]] = {}
+        self.segment_names: Final[dict[str, int]] = {}
+        """Number of each segment's column, by name."""
+        self._segments: dict[str, list[NDArray[np.float32]]] = {each: [] for each in until}
+        self._by_source: dict[str, NDArray[np.float64]] = {}
+
+    def prepare(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> Chunk:
+        """
+        Return the columns of some rows, which :meth:`append` adds.
+
+        Args:
+            rows: Lines of one file as mappings, at least one.
+            file: Number of the file; scopes are numbered per process.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError, OverflowError: A row is damaged.
+        """
+        chunk = Chunk(rows, file, self.segment_names)
+        chunk.fill(self.until, self._attributes)
+        return chunk
+
+    def append(self, chunk: Chunk) -> None:
+        """Append the columns of some rows."""
+        for name, values in chunk.texts.items():
+            if name not in self.groups:
+                kept = name in self._attributes
+                self.groups[name] = Groups(None if kept else MAX_GROUP_VALUES)
+            self.groups[name].add(self.size, values)
+        for name, groups in self.groups.items():
+            if name not in chunk.texts:
+                groups.add(self.size, [None] * chunk.size)
+        for name, part in chunk.columns.items():
+            self._append(name, part)
+        for metric, part in chunk.segments.items():
+            self._segments[metric].append(part)
+            known = self._by_source.get(metric)
+            added = chunk.by_source[metric]
+            if known is not None:
+                added[: len(known)] += known
+            self._by_source[metric] = added
+        self.size += chunk.size
+        for name, column in self._parts.items():
+            if name not in chunk.columns:
+                column.append(np.full(chunk.size, nan))
+
+    def _append(self, name: str, part: NDArray[Any]) -> None:
+        parts = self._parts.get(name)
+        if parts is None:
+            parts = self._parts[name] = [np.full(self.size, nan)] if self.size else []
+        parts.append(part)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column; NaN for every record if none has a value."""
+        parts = self._parts.get(name)
+        if parts is None:
+            return np.full(self.size, nan)
+        if len(parts) > 1:
+            parts[:] = [np.concatenate(parts)]
+        return parts[0]
+
+    def take(self, name: str) -> NDArray[Any]:
+        """Return a column, and forget it."""
+        column = self.column(name)
+        self._parts.pop(name, None)
+        return column
+
+    def set(self, name: str, column: NDArray[Any]) -> None:
+        """Replace a column, or add one."""
+        self._parts[name] = [column]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that are left."""
+        return list(self._parts)
+
+    def segments(self, metric: str) -> NDArray[np.float32]:
+        """Return the time of each segment up to a metric, and forget it, ``(n, segments)``."""
+        parts = self._segments.pop(metric, [])
+        joined = np.zeros((self.size, len(self.segment_names)), np.float32)
+        at = 0
+        while parts:
+            part = parts.pop(0)
+            joined[at : at + len(part), : part.shape[1]] = part
+            at += len(part)
+        return joined
+
+    def by_source(self, metric: str) -> NDArray[np.float64]:
+        """Return the summed time of each segment by source; shape ``(segments, sources)``."""
+        found = np.zeros((len(self.segment_names), len(SOURCES)))
+        known = self._by_source.get(metric)
+        if known is not None:
+            found[: len(known)] = known
+        return found
+
+
+def _joined(parts: Sequence[NDArray[Any]], size: int, default: float, dtype: Any) -> NDArray[Any]:
+    """Return the parts of a column as one array of ``size`` records."""
+    column = np.full(size, default, dtype)
+    at = 0
+    for part in parts:
+        column[at : at + len(part)] = part
+        at += len(part)
+    return column
+
+
+class Chunk:
+    """
+    Columns of the records of one chunk.
+
+    Args:
+        rows: Lines as mappings.
+        file: Number of their file.
+        names: Number of each segment; new ones are added.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], file: int, names: dict[str, int]) -> None:
+        self._rows = rows
+        self._file = file
+        self._names = names
+        self.columns: Final[dict[str, NDArray[Any]]] = {}
+        self.segments: Final[dict[str, NDArray[np.float32]]] = {}
+        self.by_source: Final[dict[str, NDArray[np.float64]]] = {}
+        self.texts: Final[dict[str, list[str | None]]] = {}
+        self.size: Final = len(rows)
+        self._details: list[Mapping[str, Any]] = [row.get("details", _NONE) for row in rows]
+        self._given: list[Mapping[str, Any]] = [row.get("attributes", _NONE) for row in rows]
+
+    def fill(self, until: Sequence[str], attributes: Collection[str]) -> None:
+        """Fill the columns; raise if a row is damaged."""
+        rows, columns = self._rows, self.columns
+        columns["start_ns"] = _integers([row["start_epoch_ns"] for row in rows], -LARGEST)
+        columns["duration_ns"] = _integers([row["duration_ns"] for row in rows], 0)
+        columns["outcome"] = np.array([_OUTCOME_CODES[row["outcome"]] for row in rows], np.int8)
+        columns["is_server"] = np.array([row.get("side") == "server" for row in rows], np.bool_)
+        _check_types([row["name"] for row in rows], _TEXT)
+        ratios = [row.get("ratio", 1) for row in rows]
+        _check_types(ratios, _NUMBER)
+        ratio = np.array(ratios, np.float64)
+        if not ((ratio > 0) & (ratio <= 1)).all():
+            raise ValueError("a ratio is not in (0, 1]")
+        columns["weight"] = 1 / ratio
+        for name, key in (("scope_id", "id"), ("parent_id", "parent")):
+            numbers = _integers([row.get(key, 0) for row in rows], 0)
+            columns[name] = numbers + (numbers > 0) * (self._file * IDS_PER_FILE)
+        self._fill_load()
+        self._fill_metrics()
+        self._fill_numbers()
+        self._fill_gaps()
+        self._fill_segments(until)
+        columns["streamed"] = self._streamed()
+        self.texts.update(self._texts(attributes))
+
+    def _fill_load(self) -> None:
+        """Fill what only the requests of a load test have."""
+        lag = semconv.LATSPAN_LOAD_DISPATCH_LAG
+        details, size = self._details, len(self._rows)
+        lags = np.zeros(size)
+        if any(lag in each for each in details):
+            lags = np.nan_to_num(_floats([each.get(lag) for each in details]))
+            if np.abs(lags).max() > LARGEST / NS_PER_S:
+                raise ValueError("a dispatch lag is out of range")
+        # A request that is sent early has not waited.
+        self.columns["lag_ns"] = np.maximum(np.round(lags * NS_PER_S), 0).astype(np.int64)
+        phase = semconv.LATSPAN_LOAD_PHASE
+        if any(phase in each for each in details):
+            codes = [_PHASE_CODES.get(each.get(phase), 0) for each in details]
+            self.columns["phase"] = np.array(codes, np.int8)
+            steps = [each.get(semconv.LATSPAN_LOAD_STEP, 0) for each in details]
+            whole = [each if type(each) is int and 0 <= each < 2**15 else 0 for each in steps]
+            self.columns["step"] = np.array(whole, np.int16)
+        else:
+            self.columns["phase"] = np.zeros(size, np.int8)
+            self.columns["step"] = np.zeros(size, np.int16)
+
+    def _fill_metrics(self) -> None:
+        metrics: list[Mapping[str, Any]] = [row.get("metrics", _NONE) for row in self._rows]
+        present = set().union(*metrics)
+        for name in _METRICS:
+            if name in present:
+                values = [each.get(name) for each in metrics]
+                self.columns[name] = _metric(values)
+        if "buffered" in present:
+            self.columns["buffered"] = _metric([each.get("buffered") for each in metrics])
+
+    def _fill_numbers(self) -> None:
+        details = self._details
+        present = set().union(*details)
+        for name, key in _DETAIL_NUMBERS.items():
+            if key in present:
+                self.columns[name] = _floats([each.get(key) for each in details])
+        tokens: list[Mapping[str, Any]] = [row.get("tokens") or _NONE for row in self._rows]
+        for name in _COUNTS:
+            counts = [each.get(name) for each in tokens]
+            known = [each for each in counts if each is not None]
+            if known:
+                _integers(known, 0)
+                self.columns[f"{name}_tokens"] = np.array(counts, np.float64)
+        marks: list[Mapping[str, Any]] = [row.get("marks_ns", _NONE) for row in self._rows]
+        if any("headers" in each for each in marks):
+            until = [
+                each["headers"] - each["sent"] if "headers" in each and "sent" in each else None
+                for each in marks
+            ]
+            self.columns["until_headers"] = np.array(until, np.float64)
+
+    def _fill_gaps(self) -> None:
+        gaps: list[Sequence[int]] = [row.get("chunk_gaps_ns", ()) for row in self._rows]
+        if not any(gaps):
+            return
+        medians, stalled = [nan] * len(gaps), [nan] * len(gaps)
+        for at, each in enumerate(gaps):
+            if len(each) > 1:
+                uncertain = self._rows[at].get("chunk_gap_sources")
+                # A gap that ended while the application held the stream, or its loop was blocked,
+                # is no evidence of how the stream was generated.
+                measured = (
+                    [gap for place, gap in enumerate(each) if str(place) not in uncertain]
+                    if uncertain
+                    else each
+                )
+                if len(measured) > 1:
+                    medians[at], stalled[at] = _median_and_stalled(sorted(measured))
+        self.columns["chunk_gap_median"] = np.array(medians, np.float64)
+        self.columns["stalled"] = np.array(stalled, np.float64)
+        self.columns["chunks"] = np.array([len(each) + 1 for each in gaps], np.float64)
+
+    def _fill_segments(self, until: Sequence[str]) -> None:
+        listed: list[Sequence[Sequence[Any]]] = [row["segments"] for row in self._rows]
+        names, starts, ends, sources = _flat(listed)
+        begin, end = _integers(starts, 0), _integers(ends, 0)
+        if (end < begin).any():
+            raise ValueError("a segment ends before it begins")
+        _check_types(names, _TEXT)
+        shown = {
+            name: SegmentName.CONNECT.value if name in _CONNECTING else name
+            for name in dict.fromkeys(names)
+        }
+        for name in shown.values():
+            self._names.setdefault(name, len(self._names))
+        lag_ns = self.columns["lag_ns"]
+        if lag_ns.any():
+            self._names.setdefault(SegmentName.DISPATCH_LAG.value, len(self._names))
+        number = {name: self._names[one] for name, one in shown.items()}
+        place = np.fromiter(map(number.__getitem__, names), np.int64, len(names))
+        source = np.fromiter(map(_SOURCE_CODES.__getitem__, sources), np.int64, len(names))
+        row = np.repeat(np.arange(len(listed)), [len(each) for each in listed])
+        width, size = len(self._names), len(listed)
+        reported = np.zeros(size, np.bool_)
+        reported[row[source == _SOURCE_CODES[Source.SERVER_REPORTED.value]]] = True
+        self.columns["is_reported"] = reported
+        duration_ns = self.columns["duration_ns"]
+        decode = self._names.get(SegmentName.DECODE.value, -1)
+        inside = place == decode
+        self.columns["decode_ns"] = np.bincount(
+            row[inside], (end - begin)[inside].astype(np.float64), size
+        )
+        for metric in until:
+            limit = duration_ns.astype(np.float64)
+            if metric != "duration" and metric in self.columns:
+                value = self.columns[metric]
+                limit = np.where(np.isnan(value), limit, value)
+            length = np.clip(np.minimum(end, limit[row]) - begin, 0, None)
+            summed = np.bincount(row * width + place, length, size * width)
+            times = summed.reshape(size, width)
+            if lag_ns.any():
+                times[:, self._names[SegmentName.DISPATCH_LAG.value]] += lag_ns
+            self.segments[metric] = times.astype(np.float32)
+            by_source = np.bincount(place * len(SOURCES) + source, length, width * len(SOURCES))
+            self.by_source[metric] = by_source.reshape(width, len(SOURCES))
+        self._fill_open_gaps(listed)
+
+    def _fill_open_gaps(self, listed: Sequence[Sequence[Sequence[Any]]]) -> None:
+        """Fill the time for which cut and failed streams had waited for their next token."""
+        first = self.columns.get("time_to_first_token")
+        ended_early = _IS_INCOMPLETE[self.columns["outcome"]]
+        if first is None or not ended_early.any():
+            return
+        gaps = np.full(len(listed), nan)
+        for at in np.flatnonzero(ended_early & ~np.isnan(first)).tolist():
+            segments = [Segment(name, start, end) for name, start, end, _ in listed[at]]
+            outcome = OUTCOMES[self.columns["outcome"][at]]
+            waited_ns = open_gap_ns(segments, outcome, has_token=True)
+            gaps[at] = nan if waited_ns is None else waited_ns
+        self.columns["open_gap_ns"] = gaps
+
+    def _streamed(self) -> NDArray[np.int8]:
+        """Return 1 for streams, 0 for other responses, and -1 where that is unknown."""
+        stated = [row.get("streamed") for row in self._rows]
+        _check_types(stated, _TRUTH)
+        if None in stated:
+            key = semconv.GEN_AI_REQUEST_STREAM
+            stated = [
+                each.get(key) if one is None else one
+                for one, each in zip(stated, self._details, strict=True)
+            ]
+        codes = np.array([_STREAMED.get(each, -1) for each in stated], np.int8)
+        for name in FIRST_WAITS & self.columns.keys():
+            codes[(codes < 0) & ~np.isnan(self.columns[name])] = 1
+        return codes
+
+    def _texts(self, attributes: Collection[str]) -> Iterator[tuple[str, list[str | None]]]:
+        """Yield the attributes by which records may be grouped, and their values."""
+        details, given = self._details, self._given
+        present = set().union(*given)
+        for values in given:
+            # Joining raises if one of them is not a text.
+            "".join(values.values())
+        in_details = set().union(*details)
+        servers = semconv.SERVER_ADDRESS in in_details
+        chosen = {
+            name
+            for name in in_details
+            if name in attributes or name in _DETAIL_TEXTS or not name.startswith(_NOT_GROUPS)
+        }
+        names = [name for name in _ATTRIBUTES if name in present]
+        names += sorted((chosen - {semconv.SERVER_ADDRESS}) - set(names))
+        names += sorted((attributes & present) - set(names))
+        for name in names:
+            own = [_shown(each.get(name)) for each in details] if name in chosen else []
+            if name in present:
+                known: list[str | None] = [each.get(name) for each in given]
+                # An application's own attribute replaces the one of the same name.
+                pairs = zip(known, own or [None] * self.size, strict=True)
+                own = [one if two is None else two for one, two in pairs]
+            if any(each is not None for each in own):
+                yield name, own
+        if servers:
+            yield semconv.SERVER_ADDRESS, [_address(each) for each in details]
+
+
+_NONE: Final[Mapping[str, Any]] = {}
+IDS_PER_FILE: Final = 2**48
+_TEXT: Final = frozenset({str})
+_WHOLE: Final = frozenset({int})
+_NUMBER: Final = frozenset({int, float})
+_TRUTH: Final = frozenset({bool, type(None)})
+_STREAMED: Final[dict[object, int]] = {True: 1, False: 0}
+
+
+def _check_types(values: Iterable[object], allowed: Collection[type]) -> None:
+    if not set(map(type, values)) <= set(allowed):
+        raise TypeError("a field has another type")
+
+
+def _integers(values: Sequence[int], least: int) -> NDArray[np.int64]:
+    if not values:
+        return np.empty(0, np.int64)
+    _check_types(values, _WHOLE)
+    if min(values) < least or max(values) > LARGEST:
+        raise ValueError("a number is out of range")
+    return np.array(values, np.int64)
+
+
+def _floats(values: Sequence[object]) -> NDArray[np.float64]:
+    """Return numbers and truth values as numbers, NaN for anything else."""
+    known = [float(each) if isinstance(each, int | float) else nan for each in values]
+    return np.array(known, np.float64)
+
+
+def _metric(values: Sequence[Any]) -> NDArray[np.float64]:
+    """Return the values of a metric, which stand alone or with their source."""
+    plain = [each if each is None or type(each) is int else each[0] for each in values]
+    known = [each for each in plain if each is not None]
+    _integers(known, -LARGEST)
+    return np.array(plain, np.float64)
+
+
+def _flat(listed: Sequence[Sequence[Sequence[Any]]]) -> tuple[list[Any], ...]:
+    every = list(chain.from_iterable(listed))
+    if not every:
+        return [], [], [], []
+    names, starts, ends, sources = zip(*every, strict=True)
+    return list(names), list(starts), list(ends), list(sources)
+
+
+def _median_and_stalled(gaps: Sequence[int]) -> tuple[float, float]:
+    """Return the median of ascending gaps, and the time by which long gaps exceed it."""
+    median = gaps[len(gaps) // 2]
+    total = 0.0
+    for gap in reversed(gaps):
+        if gap <= _STALL * median:
+            break
+        total += gap - median
+    return median, total
+
+
+def _shown(value: object) -> str | None:
+    return str(value) if isinstance(value, str | bool) else None
+
+
+def _address(details: Mapping[str, Any]) -> str | None:
+    address = details.get(semconv.SERVER_ADDRESS)
+    if not isinstance(address, str):
+        return None
+    return f"{address}:{details.get(semconv.SERVER_PORT)}"

@@ -1,0 +1,259 @@
+"""
+Reading of a table: from the files of a recording, or from records in memory.
+
+Lines are decoded by orjson, in a fifth of the time of Python's json. A line that orjson refuses is
+decoded by Python's json, which accepts lone surrogates. The columns of each kind are collected
+first (:mod:`._columns`); at the end, calls are joined to the requests that they are inside of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import orjson
+
+from latspan import semconv
+from latspan._recording import RequestRecord
+from latspan._recording.folder import UNREADABLE, Recording, check_row, row_of, row_of_record
+from latspan._segments import Kind
+from latspan._study.table._columns import IDS_PER_FILE, Columns
+from latspan._study.table._joining import Inside, join_calls
+from latspan._study.table._table import Segments, Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["TableReader", "read_table", "table_of_records"]
+
+_CHUNK: Final = 256
+"""Number of lines that are decoded at once: so few that they stay in the processor's caches."""
+
+_FIRST_TOKEN: Final = "time_to_first_token"
+_FIRST_VISIBLE: Final = "time_to_first_visible_token"
+_DAMAGED: Final = (*UNREADABLE, OverflowError)
+_OF_TABLES: Final = {
+    "start_ns": np.int64,
+    "duration_ns": np.int64,
+    "lag_ns": np.int64,
+    "outcome": np.int8,
+    "streamed": np.int8,
+    "is_server": np.bool_,
+    "weight": np.float64,
+    "phase": np.int8,
+    "step": np.int16,
+}
+"""Columns that are fields of a table and no facts, and their types."""
+
+_LINKS: Final = ("scope_id", "parent_id")
+
+
+def metric_of(metric: str, kind: Kind) -> str:
+    """Return the metric of a kind: a request only has the time until its user sees something."""
+    return _FIRST_VISIBLE if kind is Kind.REQUEST and metric == _FIRST_TOKEN else metric
+
+
+def read_table(
+    recording: Recording,
+    until: Sequence[str] = ("duration",),
+    *,
+    kind: Kind | None = None,
+    attributes: Collection[str] = (),
+) -> Table:
+    """
+    Return the units of a recording.
+
+    Args:
+        recording: The recording; its files are read once.
+        until: Metrics up to which the time of each segment is summed.
+        kind: Kind of the units. If not given, use the requests that have calls or are those of a
+            client if any exist, else the served requests, else the calls.
+        attributes: Attributes to keep, whatever the number of their values.
+
+    Raises:
+        RecordingError: A file cannot be read.
+    """
+    reader = TableReader(until, kind=kind, attributes=attributes)
+    for file, lines in recording.line_chunks(_CHUNK):
+        rows: list[dict[str, Any]] = []
+        for line in lines:
+            try:
+                rows.append(orjson.loads(line))
+            except ValueError:
+                try:
+                    rows.append(row_of(line))
+                except UNREADABLE:
+                    recording.count_unreadable(1)
+        recording.count_unreadable(reader.add(rows, file))
+    return reader.table()
+
+
+def table_of_records(
+    records: Iterable[RequestRecord],
+    until: Sequence[str] = ("duration",),
+    *,
+    kind: Kind | None = None,
+) -> Table:
+    """
+    Return the units of records in memory; see :func:`read_table`.
+
+    Args:
+        records: The records, read once; scopes have distinct numbers.
+        until: Metrics up to which the time of each segment is summed.
+        kind: Kind of the units.
+    """
+    reader = TableReader(until, kind=kind)
+    rows = map(row_of_record, records)
+    while chunk := list(islice(rows, _CHUNK)):
+        reader.add(chunk)
+    return reader.table()
+
+
+class TableReader:
+    """
+    Collects the columns of each kind, and joins calls to their requests at the end.
+
+    Args:
+        until: Metrics up to which the time of each segment is summed.
+        kind: Kind of the units; see :func:`read_table`.
+        attributes: Attributes to keep, whatever the number of their values.
+    """
+
+    def __init__(
+        self,
+        until: Sequence[str] = ("duration",),
+        *,
+        kind: Kind | None = None,
+        attributes: Collection[str] = (),
+    ) -> None:
+        self._until = tuple(until)
+        self._kind = kind
+        kinds = (Kind.REQUEST, Kind.CALL) if kind in (None, Kind.REQUEST) else (kind,)
+        self._columns = {
+            each: Columns(each, [metric_of(name, each) for name in until], attributes)
+            for each in kinds
+        }
+        self._scopes: list[NDArray[np.int64]] = []
+        self._call_names: list[str] = []
+        self._stage_kinds: dict[str, str] = {}
+
+    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> int:
+        """
+        Add lines of one file.
+
+        Args:
+            rows: Lines as mappings.
+            file: Number of the file.
+
+        Returns:
+            The number of lines that cannot be read.
+        """
+        try:
+            self._add(rows, file)
+        except _DAMAGED:
+            readable = [row for row in rows if _is_readable(row)]
+            if len(readable) == len(rows):
+                raise
+            self._add(readable, file)
+            return len(rows) - len(readable)
+        return 0
+
+    def _add(self, rows: Sequence[Mapping[str, Any]], file: int) -> None:
+        by_kind: dict[Kind, list[Mapping[str, Any]]] = {}
+        for row in rows:
+            by_kind.setdefault(_KINDS[row["kind"]], []).append(row)
+        # Prepared before anything is added: a damaged row must not leave a part of its chunk.
+        prepared = [
+            (columns, columns.prepare(by_kind[kind], file))
+            for kind, columns in self._columns.items()
+            if kind in by_kind
+        ]
+        scopes = [
+            (row["id"], row.get("parent", 0), kind is Kind.REQUEST)
+            for kind, each in by_kind.items()
+            if kind not in _WITHOUT_SCOPE
+            for row in each
+            if row.get("id")
+        ]
+        if scopes:
+            numbers = np.array(scopes, np.int64)
+            numbers[:, :2] += (numbers[:, :2] > 0) * (file * IDS_PER_FILE)
+            self._scopes.append(numbers)
+        for columns, chunk in prepared:
+            columns.append(chunk)
+        self._call_names += [row["name"] for row in by_kind.get(Kind.CALL, ())]
+        for row in by_kind.get(Kind.STAGE, ()):
+            kind = row.get("details", {}).get(semconv.LATSPAN_STAGE_KIND, row["name"])
+            self._stage_kinds[row["name"]] = str(kind)
+
+    def table(self) -> Table:
+        """Return the table, and give up what was collected."""
+        requests, calls = self._columns.get(Kind.REQUEST), self._columns.get(Kind.CALL)
+        if requests is None or not requests.size:
+            chosen = None if self._kind is Kind.REQUEST else calls
+            return _finished(chosen or next(iter(self._columns.values())), self._stage_kinds)
+        inside = None
+        if calls is not None and calls.size:
+            scopes = np.concatenate([np.empty((0, 3), np.int64), *self._scopes])
+            inside = join_calls(requests, calls, scopes, self._call_names)
+        table = _finished(requests, self._stage_kinds, inside)
+        is_outer = ~table.is_server | (table.chains > 0)
+        for chosen in (is_outer, ~is_outer):
+            units = table.rows(chosen)
+            if any(units.bounds(metric).applies.any() for metric in units.segments):
+                return units
+        if self._kind is Kind.REQUEST or calls is None or not calls.size:
+            return table
+        return _finished(calls, self._stage_kinds)
+
+
+def _finished(
+    columns: Columns, stage_kinds: Mapping[str, str], inside: Inside | None = None
+) -> Table:
+    """Return the table of the records of one kind, in the order of their starts."""
+    size = columns.size
+    order = np.argsort(columns.column("start_ns"), kind="stable")
+    fields: dict[str, Any] = {
+        name: columns.take(name)[order] if size else np.empty(0, dtype)
+        for name, dtype in _OF_TABLES.items()
+    }
+    reported = columns.take("is_reported")[order].astype(np.bool_)
+    for name in _LINKS:
+        columns.take(name)
+    is_call = columns.kind is Kind.CALL
+    return Table(
+        kind=columns.kind,
+        **fields,
+        numbers={name: columns.take(name)[order] for name in columns.names},
+        groups={
+            name: (groups.column(size)[order], tuple(groups.values))
+            for name, groups in columns.groups.items()
+            if not groups.is_given_up
+        },
+        names=tuple(columns.segment_names),
+        segments={
+            metric: Segments(columns.segments(metric)[order], columns.by_source(metric))
+            for metric in columns.until
+        },
+        reported=reported,
+        chains=np.full(size, is_call, np.int32) if inside is None else inside.chains[order],
+        stage_kinds=dict(stage_kinds),
+        earlier={}
+        if inside is None
+        else {name: times[order] for name, times in inside.earlier.items()},
+    )
+
+
+_KINDS: Final = {kind.value: kind for kind in Kind}
+_WITHOUT_SCOPE: Final = frozenset({Kind.CALL, Kind.HTTP})
+
+
+def _is_readable(row: Mapping[str, Any]) -> bool:
+    try:
+        check_row(row)
+        Columns(Kind(row["kind"]), ("duration",)).prepare([row])
+    except _DAMAGED:
+        return False
+    return True
