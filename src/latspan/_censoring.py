@@ -51,6 +51,7 @@ __all__ = [
     "AT_LEAST",
     "FIRST_WAITS",
     "GROWING",
+    "MORE_IS_BETTER",
     "Bounds",
     "CensoredValue",
     "State",
@@ -58,6 +59,7 @@ __all__ = [
     "open_segments",
     "percentile_bounds",
     "state_of",
+    "waited_ns",
 ]
 
 AT_LEAST: Final = ".at_least"
@@ -77,7 +79,10 @@ _ALWAYS_COMPLETE: Final = frozenset({*TOKEN_METRICS, *EVIDENCE_METRICS, *SERVER_
 _REQUESTS: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST})
 _OF_CALLS: Final = frozenset(LATENCY_METRICS) - frozenset(OF_REQUESTS)
 
-_MORE_IS_BETTER: Final = frozenset({"fluidity"})
+_WAITED_FOR: Final = FIRST_WAITS | {"chunk_gap_max"}
+"""Metrics that have a lower bound before they have a value."""
+
+MORE_IS_BETTER: Final = frozenset({"fluidity"})
 
 
 class State(StrEnum):
@@ -171,12 +176,12 @@ def state_of(
     if streamed is False and not has_value:
         return State.NOT_APPLICABLE
     if outcome in FAILURES:
-        return State.UNKNOWN if metric in _MORE_IS_BETTER else State.NEVER
+        return State.UNKNOWN if metric in MORE_IS_BETTER else State.NEVER
     is_cut = outcome in CUT
     if has_value:
         return State.AT_LEAST if is_cut and metric in GROWING else State.EXACT
     if is_cut:
-        waits = streamed and metric in FIRST_WAITS
+        waits = streamed and metric in _WAITED_FOR
         return State.AT_LEAST if waits else State.UNKNOWN
     is_without_token = streamed and metric in FIRST_WAITS
     return State.NEVER if is_without_token else State.NOT_APPLICABLE
@@ -226,28 +231,53 @@ def open_segments(
     return frozenset(going_on)
 
 
-def open_gap_ns(segments: Sequence[Segment], outcome: Outcome, *, has_token: bool) -> int | None:
+def waited_ns(segments: Sequence[Segment]) -> int:
+    """
+    Return the time up to which a timeline is known to have waited for what had not arrived yet.
+
+    At its end, the caller of a stream may not have read for some time, and the next token may have
+    arrived meanwhile. So that time is no lower bound of any wait.
+
+    Args:
+        segments: Segments of a timeline, in order.
+
+    Returns:
+        Nanoseconds since the start.
+    """
+    for segment in reversed(segments):
+        if segment.name not in _NOT_IN_PROGRESS:
+            return segment.end_ns
+    return 0
+
+
+def open_gap_ns(
+    segments: Sequence[Segment], outcome: Outcome, *, first_token_ns: int | None
+) -> int | None:
     """
     Return the time for which a stream had waited for its next token when it ended.
+
+    The gap begins with the last token and ends when the caller was last known to wait for the next
+    one, so it includes earlier time in which the caller held the stream.
 
     Args:
         segments: Segments of a call, in order.
         outcome: How it ended.
-        has_token: Whether a token had arrived.
+        first_token_ns: Time to the first token; ``None`` if none had arrived.
 
     Returns:
-        Nanoseconds; 0 if the caller was not waiting when it left. ``None`` if the stream is
+        Nanoseconds; 0 if the caller was not waiting after the last token. ``None`` if the stream is
         complete, or no token had arrived, so that no gap had begun.
     """
-    if outcome is Outcome.COMPLETED or not has_token:
+    if outcome is Outcome.COMPLETED or first_token_ns is None:
         return None
-    waited_ns = 0
+    begin_ns = first_token_ns
     for segment in reversed(segments):
-        if segment.name == SegmentName.SERVER_WAIT:
-            waited_ns += segment.duration_ns
-        elif segment.name not in _NOT_IN_PROGRESS:
+        if segment.name != SegmentName.SERVER_WAIT and segment.name not in _NOT_IN_PROGRESS:
+            # The last token ended this segment. Without one, the wait for the only token and the
+            # wait for the next one are a single segment.
+            begin_ns = max(begin_ns, segment.end_ns)
             break
-    return waited_ns
+    return max(0, waited_ns(segments) - begin_ns)
 
 
 def percentile_bounds(

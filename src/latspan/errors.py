@@ -10,6 +10,7 @@ Exceptions of latspan's own functions; a call of an instrumented library never r
     ├── InvalidValueError        (TypeError)    a value for a histogram is not an integer
     ├── EmptyHistogramError      (ValueError)   the queried histogram has no values
     ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
+    │   └── UndeterminedPercentileError         requests without a value decide the percentile
     ├── HistogramFormatError     (ValueError)   text or a file does not hold a valid histogram
     ├── HistogramPrecisionError  (ValueError)   histograms differ in precision
     ├── HistogramWriteError      (OSError)      a log of histograms cannot be written
@@ -43,6 +44,7 @@ __all__ = [
     "NotEnoughValuesError",
     "RecordingError",
     "ServerStartError",
+    "UndeterminedPercentileError",
     "UnknownNameError",
 ]
 
@@ -128,6 +130,47 @@ class NotEnoughValuesError(LatspanError, ValueError):
         self.percentile = percentile
         self.count = count
         self.needed = needed
+
+
+class UndeterminedPercentileError(NotEnoughValuesError):
+    """
+    A percentile, or a fraction, depends on requests that were given up or failed.
+
+    A request that its caller gave up would have taken at least as long as the caller waited, and a
+    failed one never got what the metric measures. If the percentile may be one of these, it is not
+    a number.
+
+    Args:
+        message: Description of what is known.
+        hint: The queries that have an answer.
+        percentile: The requested percentile; NaN if a fraction was requested.
+        low: Smallest possible value in the requested unit; infinite if the percentile is one of
+            the failed requests.
+        count: Number of values, known or not.
+        needed: See :class:`NotEnoughValuesError`.
+        cut: Number of values that are not known because the caller gave up.
+        failed: Number of values that do not exist because the request failed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str,
+        percentile: float,
+        low: float,
+        count: int,
+        needed: int,
+        cut: int,
+        failed: int,
+    ) -> None:
+        LatspanError.__init__(self, message, hint=hint)
+        self.percentile = percentile
+        self.low = low
+        self.count = count
+        self.needed = needed
+        self.cut = cut
+        self.failed = failed
 
 
 class HistogramFormatError(LatspanError, ValueError):

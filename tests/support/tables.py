@@ -51,8 +51,10 @@ def table_in_ms(
     return RequestTable(
         goal=parse_goal(goal) if isinstance(goal, str) else goal,
         kind=Kind.CALL,
+        low_ns=np.where(fails, np.inf, total),
+        high_ns=np.where(fails, np.inf, total),
         value_ns=np.where(fails, np.nan, total),
-        failed=fails,
+        weight=np.ones(size),
         start_ns=(start * 1e6).astype(np.int64),
         duration_ns=total,
         names=names,

@@ -66,11 +66,15 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
         conventions: Whether its metric is one of the GenAI conventions.
     """
     if key.subject.overflow is not None:
-        return (
-            dict(_OVERFLOW)
-            if conventions
-            else {**_OVERFLOW, semconv.LATSPAN_KIND: key.subject.kind}
-        )
+        if conventions:
+            return dict(_OVERFLOW)
+        overflow: dict[str, str | int | bool] = {
+            **_OVERFLOW,
+            semconv.LATSPAN_KIND: key.subject.kind,
+        }
+        if key.subject.outcome is not None:
+            overflow[semconv.LATSPAN_OUTCOME] = key.subject.outcome
+        return overflow
     if not conventions:
         *named, custom = key.subject
         exported: dict[str, str | int | bool] = {

@@ -34,6 +34,7 @@ from latspan._recording._snapshot import Snapshot, empty_snapshot
 if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
     from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._population import Population, population_of, text_of_unknown
     from latspan._recording._record import RequestRecord
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
@@ -47,6 +48,7 @@ __all__ = [
     "SHUT_DOWN",
     "Distribution",
     "Exemplar",
+    "Population",
     "Recorder",
     "RequestRecord",
     "Series",
@@ -59,19 +61,24 @@ __all__ = [
     "has_attributes",
     "key_of",
     "nearest_values",
+    "population_of",
     "read_snapshots",
     "read_tag",
     "tag_of",
+    "text_of_unknown",
     "write_interval",
 ]
 
 _ON_FIRST_USE: Final = {
     "Distribution": "_distribution",
+    "Population": "_population",
     "RequestRecord": "_record",
     "TaggedName": "_tags",
+    "population_of": "_population",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",
+    "text_of_unknown": "_population",
     "write_interval": "_log",
 }
 

@@ -1,4 +1,10 @@
-"""Distribution of the values of one metric or segment, over all selected series."""
+"""
+Distribution of the values of one metric or segment, over all selected series.
+
+A distribution has the values that were seen, and what is known of the requests without a value (see
+:mod:`latspan._recording._population`). Mean, minimum, maximum and spectrum are those of the values
+seen. A percentile is a number only if it is the same whatever the missing values would have been.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, overload
 
-from latspan._metrics import TOKEN_METRICS
+from latspan._metrics import METRICS, TOKEN_METRICS
+from latspan._recording._population import Population, population_of, text_of_unknown
 from latspan._recording._questions import NO_DEFAULT
 from latspan._recording._series import SeriesKey
-from latspan._segments import KIND_NOUNS, Kind, Source
+from latspan._segments import KIND_NOUNS, Kind, Outcome, Source
 from latspan._tokens import TokenSource
 from latspan._units import (
     BILLIONTHS,
@@ -21,13 +28,19 @@ from latspan._units import (
     from_unit,
     shown_in,
 )
-from latspan.errors import ConfigError, EmptyHistogramError, NotEnoughValuesError
+from latspan.errors import (
+    ConfigError,
+    EmptyHistogramError,
+    NotEnoughValuesError,
+    UndeterminedPercentileError,
+)
 from latspan.histogram import Histogram, percentile_spectrum, values_needed
 
 __all__ = ["Distribution", "merged_distribution"]
 
 _Default = TypeVar("_Default", bound=float | None)
 
+_DECIMALS: Final[Mapping[TimeUnit, int]] = {"ns": 0, "us": 0, "ms": 1, "s": 3}
 _PERCENTILES: Final = (50, 95, 99)
 """Percentiles in the text form of a distribution."""
 
@@ -42,13 +55,17 @@ class Distribution:
 
     Args:
         name: The metric's or the segment's name.
-        histogram: All values: nanoseconds for the unit ``s``, plain numbers for ``1``, billionths
-            for ``ratio``.
+        histogram: All values seen: nanoseconds for the unit ``s``, plain numbers for ``1``,
+            billionths for ``ratio``. Of a segment, they include the times of the segments in which
+            requests were given up or failed, which are lower bounds.
         unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
         sources: Number of values per source.
         hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
         kind: Kind of timeline that the values were measured on; ``None`` without values, unless the
             query named a kind.
+        population: What is known of all values, also of the requests without one; ``None`` if the
+            question is about the values seen only.
+        outcome: The outcome that the question named, if it named one.
         cause: Reason why there are no values, if it is known; part of the message of that
             :class:`~latspan.errors.EmptyHistogramError`.
     """
@@ -62,10 +79,20 @@ class Distribution:
     hint: str | None = None
     kind: Kind | None = None
     cause: str | None = None
+    population: Population | None = None
+    outcome: str | None = None
 
     def count(self) -> int:
-        """Return the number of values, clamped ones included."""
+        """Return the number of values seen, clamped ones included."""
         return self.histogram.count
+
+    def cut(self) -> int:
+        """Return the number of values that are unknown because the caller gave the request up."""
+        return 0 if self.population is None else self.population.cut
+
+    def failed(self) -> int:
+        """Return the number of values that do not exist because the request failed."""
+        return 0 if self.population is None else self.population.failed
 
     def rejected(self) -> int:
         """Return the number of negative values, which are not stored."""
@@ -93,12 +120,16 @@ class Distribution:
         """
         Return the value that ``percentile`` percent of the values do not exceed.
 
+        A request that was given up ranks at least as high as the time that its caller waited, and a
+        failed one ranks last. A percentile that depends on them is not known.
+
         Args:
             percentile: 0, which gives the smallest value, or in [1, 100]. A number between 0 and 1
                 is refused, because it is nearly always a fraction. The method
                 ``value_at_percentile`` of :attr:`histogram` accepts it.
             unit: Unit of the result; no effect on counts and ratios.
-            default: Result if there are no values or too few; if not given, these cases raise.
+            default: Result if there are no values or too few, or if the percentile is not known; if
+                not given, these cases raise.
 
         Returns:
             The value; never below the true one, and at most 1/1024 above it.
@@ -107,24 +138,51 @@ class Distribution:
             ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1.
             EmptyHistogramError: There are no values.
             NotEnoughValuesError: There are fewer values than ``ceil(100 / (100 - percentile))``.
+            UndeterminedPercentileError: It depends on requests that were given up or failed; see
+                :meth:`percentile_bounds`.
             UnknownNameError: There is no such unit.
         """
-        if 0 < percentile < 1:
-            meant = f"{percentile * 100:.12g}"
-            raise ConfigError(
-                f"{percentile:g} is a fraction, not a percentile",
-                hint=f"use {meant} for p{meant}: percentiles are numbers from 0 to 100",
-            )
-        needed = values_needed(percentile)
-        if default is not NO_DEFAULT and self.count() < needed:
-            self._shown(0, unit)  # An unknown unit is an error all the same.
+        self._shown(0, unit)  # An unknown unit is an error all the same.
+        needed = _needed(percentile)
+        if default is not NO_DEFAULT and self._size() < needed:
             return default
-        held = self._occupied()
-        if held.count < needed:
-            raise NotEnoughValuesError(
-                self.name, percentile=percentile, count=held.count, needed=needed
-            )
-        return self._shown(held.value_at_percentile(percentile), unit)
+        known = self._enough_for(percentile, needed).percentile(percentile)
+        if known.is_known:
+            return self._shown(known.low, unit)
+        if default is not NO_DEFAULT:
+            return default
+        low = self._shown(known.low, unit)
+        raise self._undetermined(
+            f"p{percentile:g} of {self.name} {self._text_of_low(low, unit)}",
+            percentile=percentile,
+            low=low,
+            needed=needed,
+        )
+
+    def percentile_bounds(self, percentile: float, *, unit: TimeUnit = "ms") -> tuple[float, float]:
+        """
+        Return the smallest and the largest value that a percentile may have.
+
+        They are equal if the percentile is known. A request that its caller gave up counts with the
+        time that the caller waited for the first, and as infinitely slow for the second; a failed
+        request is infinitely slow for both.
+
+        Args:
+            percentile: 0, or in [1, 100].
+            unit: Unit of the result; no effect on counts and ratios.
+
+        Returns:
+            Both ends; ``math.inf`` if there is no upper limit, or if the percentile is one of the
+            failed requests.
+
+        Raises:
+            ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1.
+            EmptyHistogramError: There are no values.
+            NotEnoughValuesError: There are fewer values than ``ceil(100 / (100 - percentile))``.
+            UnknownNameError: There is no such unit.
+        """
+        low, high = self._enough_for(percentile, _needed(percentile)).percentile(percentile)
+        return self._shown(low, unit), self._shown(high, unit)
 
     def spectrum(self, *, ticks: int = 5, unit: TimeUnit = "ms") -> list[tuple[float, float, int]]:
         """
@@ -180,7 +238,7 @@ class Distribution:
 
     def fraction_above(self, limit: float, *, unit: TimeUnit = "ms") -> float:
         """
-        Return the fraction of values above a limit, in [0, 1].
+        Return the fraction of values above a limit, in [0, 1]; a failed request is above it.
 
         Args:
             limit: The limit. A value that exceeds the limit by at most 1/1024 of it may be left out
@@ -189,8 +247,33 @@ class Distribution:
 
         Raises:
             EmptyHistogramError: There are no values.
+            UndeterminedPercentileError: A request was given up before the limit; see
+                :meth:`fraction_above_bounds`.
         """
-        return self._occupied().fraction_above(self._held(limit, unit))
+        low, high = self.fraction_above_bounds(limit, unit=unit)
+        if low == high:
+            return low
+        shown = f"{limit:g} {unit}" if self.unit == "s" else f"{limit:g}"
+        raise self._undetermined(
+            f"the fraction of {self.name} above {shown} is from {low:.4g} to {high:.4g}",
+            percentile=math.nan,
+            low=low,
+            needed=1,
+        )
+
+    def fraction_above_bounds(self, limit: float, *, unit: TimeUnit = "ms") -> tuple[float, float]:
+        """
+        Return the smallest and the largest fraction of values that may be above a limit.
+
+        Args:
+            limit: See :meth:`fraction_above`.
+            unit: Unit of the limit; no effect on counts and ratios.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        low, high = self._all().fraction_above(self._held(limit, unit))
+        return low, high
 
     def mean(self, *, unit: TimeUnit = "ms") -> float:
         """
@@ -229,18 +312,87 @@ class Distribution:
         return self._shown(self._occupied().max_ns, unit)
 
     def __repr__(self) -> str:
-        whose = "" if self.kind is None else f" of {KIND_NOUNS[self.kind][1]}"
         count = self.count()
-        numbers = "".join(f", {self._text(percentile)}" for percentile in _PERCENTILES if count)
+        numbers = "".join(
+            f", {self._text(percentile)}" for percentile in _PERCENTILES if self._size()
+        )
         values = "value" if count == 1 else "values"
-        return f"<Distribution of {self.name}{whose}: {count:,} {values}{numbers}>"
+        return f"<Distribution of {self.name}{self._whose(' of ')}: {count:,} {values}{numbers}>"
 
     def _text(self, percentile: float) -> str:
         needed = values_needed(percentile)
-        if self.count() < needed:
+        if self._size() < needed:
             return f"p{percentile} needs {needed}"
         unit = " ms" if self.unit == "s" else ""
-        return f"p{percentile} {self.percentile(percentile):,.5g}{unit}"
+        low, high = self.percentile_bounds(percentile)
+        if low == high and math.isfinite(low):
+            return f"p{percentile} {low:,.5g}{unit}"
+        shown = None if math.isinf(low) else f"{_rounded(low):,.5g}{unit}"
+        return f"p{percentile} {text_of_unknown(shown, self._all())}"
+
+    def _whose(self, preposition: str) -> str:
+        """Return the requests that the values belong to, with a preposition before them."""
+        if self.kind is None:
+            return ""
+        completed = f"{self.outcome} " if self.outcome == Outcome.COMPLETED else ""
+        return f"{preposition}{completed}{KIND_NOUNS[self.kind][1]}"
+
+    def _text_of_low(self, low: float, unit: TimeUnit) -> str:
+        if self.population is not None and self.population.undocumented:
+            return "is not known"
+        if math.isinf(low):
+            return "does not exist"
+        if self.unit != "s":
+            return f"is at least {low:.4g}"
+        return f"is at least {_rounded(low):,.{_DECIMALS[unit]}f} {unit}"
+
+    def _undetermined(
+        self, text: str, *, percentile: float, low: float, needed: int
+    ) -> UndeterminedPercentileError:
+        return UndeterminedPercentileError(
+            f"{text}: {self._missing()}",
+            hint="percentile_bounds() and fraction_above_bounds() return both ends;"
+            ' outcome="completed" asks only about the requests that completed',
+            percentile=percentile,
+            low=low,
+            count=self._size(),
+            needed=needed,
+            cut=self.cut(),
+            failed=self.failed(),
+        )
+
+    def _missing(self) -> str:
+        """Return how many values are not known, and why."""
+        cut, failed, whole = self.cut(), self.failed(), self._size()
+        metric = METRICS.get(self.name)
+        is_part = metric is None or metric.distribution
+        nouns = "values" if is_part or self.kind is None else KIND_NOUNS[self.kind][1]
+        reason = "were cut short" if is_part else "were given up before it"
+        if self.population is not None and self.population.undocumented:
+            reason = "were given up, and files of older releases do not show whether before it"
+        if not cut:
+            return f"{failed:,} of {whole:,} {nouns} failed"
+        return f"{cut:,} of {whole:,} {nouns} {reason}" + (f", {failed:,} failed" if failed else "")
+
+    def _size(self) -> int:
+        """Return the number of values, known or not."""
+        return self.histogram.count if self.population is None else self.population.count
+
+    def _all(self) -> Population:
+        """Return what is known of all values; raise if there are none."""
+        return (
+            self.population
+            if self.population is not None and self.population.count
+            else Population(self._occupied())
+        )
+
+    def _enough_for(self, percentile: float, needed: int) -> Population:
+        held = self._all()
+        if held.count < needed:
+            raise NotEnoughValuesError(
+                self.name, percentile=percentile, count=held.count, needed=needed
+            )
+        return held
 
     def _shown(self, value: float, unit: TimeUnit) -> float:
         return shown_in(value, self.unit, unit)
@@ -252,12 +404,28 @@ class Distribution:
 
     def _occupied(self) -> Histogram:
         if not self.histogram.count:
-            whose = "" if self.kind is None else f" for {KIND_NOUNS[self.kind][1]}"
-            why = "" if self.cause is None else f": {self.cause}"
+            cause = self._missing() if self.cause is None and self._size() else self.cause
+            why = "" if cause is None else f": {cause}"
             raise EmptyHistogramError(
-                f"there are no values of {self.name}{whose}{why}", hint=self.hint
+                f"there are no values of {self.name}{self._whose(' for ')}{why}", hint=self.hint
             )
         return self.histogram
+
+
+def _needed(percentile: float) -> int:
+    """Return the number of values that a percentile needs; refuse a fraction."""
+    if 0 < percentile < 1:
+        meant = f"{percentile * 100:.12g}"
+        raise ConfigError(
+            f"{percentile:g} is a fraction, not a percentile",
+            hint=f"use {meant} for p{meant}: percentiles are numbers from 0 to 100",
+        )
+    return values_needed(percentile)
+
+
+def _rounded(low: float) -> float:
+    """Return the lower end of a bucket in the precision of the histogram: 4,999.6 is 5,000."""
+    return float(f"{low:.4g}")
 
 
 def merged_distribution(
@@ -268,21 +436,28 @@ def merged_distribution(
     kind: Kind | None,
     hint: str | None,
     cause: str | None,
+    outcome: str | None = None,
+    undocumented: int = 0,
 ) -> Distribution:
     """
     Return the distribution of the values of several series.
 
     Args:
         name: The metric's or the segment's name.
-        series: Histogram of each series.
+        series: Histogram of each series, of values and of lower bounds.
         unit: Unit of the values.
         kind: Kind of the timelines, if it is known.
         hint: See :class:`Distribution`.
         cause: See there.
+        outcome: The outcome in the question; the answer is then about the values seen.
+        undocumented: See :class:`~latspan._recording._population.Population`.
     """
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
     for key, histogram in series.items():
+        # The segment in which a request ended has a length; of a metric, only a bound is known.
+        if key.is_at_least and key.segment is None:
+            continue
         merged.merge(histogram)
         source = _source_of(key)
         if source is not None:
@@ -296,6 +471,8 @@ def merged_distribution(
         hint=hint,
         kind=kind,
         cause=cause,
+        population=None if outcome is not None else population_of(series, undocumented),
+        outcome=outcome,
     )
 
 

@@ -205,7 +205,7 @@ def hint_for_metric(recorded: Iterable[SeriesKey]) -> str:
     Args:
         recorded: Series that were recorded.
     """
-    metrics = sorted({key.metric for key in recorded} - {SEGMENT})
+    metrics = sorted({key.measured_metric for key in recorded} - {SEGMENT})
     return f"metrics recorded: {', '.join(metrics) or 'none'}"
 
 
@@ -242,10 +242,10 @@ def _refuse_absent_attribute(
     name: str, value: str, known: Collection[SeriesKey], metric: str, kind: Kind | None
 ) -> None:
     """Raise an error if the series of the metric, or of its kind, never have the attribute."""
-    of_metric = [key for key in known if key.metric == metric]
+    of_metric = [key for key in known if key.measured_metric == metric]
     kinds = {key.kind for key in of_metric if key.attribute(name) is not None}
     if of_metric and not kinds:
-        others = sorted({key.metric for key in known if key.attribute(name) is not None})
+        others = sorted({key.measured_metric for key in known if key.attribute(name) is not None})
         raise UnknownNameError(
             f"{metric} has no attribute '{name}'",
             hint=f'use segment("{value}")'

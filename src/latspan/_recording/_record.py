@@ -14,6 +14,7 @@ from latspan._censoring import (
     open_gap_ns,
     open_segments,
     state_of,
+    waited_ns,
 )
 from latspan._metrics import MetricValue
 from latspan._segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
@@ -145,17 +146,18 @@ class RequestRecord:
         if metric == "duration":
             return self.duration_ns
         found = self.metrics.get(metric)
-        if found is None:
-            return self.duration_ns if metric in FIRST_WAITS else 0
         if metric == "chunk_gap_max" and self.outcome in CUT:
-            return max(found.value, self.open_gap_ns or 0)
+            return max(0 if found is None else found.value, self.open_gap_ns or 0)
+        if found is None:
+            return waited_ns(self.segments) if metric in FIRST_WAITS else 0
         return found.value
 
     @property
     def open_gap_ns(self) -> int | None:
         """Time for which a stream that was cut or failed had waited for its next token."""
-        has_token = "time_to_first_token" in self.metrics
-        return open_gap_ns(self.segments, self.outcome, has_token=has_token)
+        first = self.metrics.get("time_to_first_token")
+        first_ns = None if first is None else first.value
+        return open_gap_ns(self.segments, self.outcome, first_token_ns=first_ns)
 
     @property
     def open_segments(self) -> frozenset[str]:

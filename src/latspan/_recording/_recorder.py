@@ -117,7 +117,8 @@ class Recorder:
         clock: Clock that gives the Unix times of snapshots.
         keep: Number of the latest records to keep complete; ``None`` keeps all of them.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
-            are counted in one overflow series, whose only attributes are ``kind`` and ``overflow``.
+            are counted in overflow series, whose only attributes are ``kind``, ``outcome`` and
+            ``overflow``.
     """
 
     def __init__(
@@ -476,7 +477,9 @@ class Recorder:
             self._log_queue.append(
                 partial(_log_overflow, metric=key.metric, cardinality_limit=self._series_limit)
             )
-        return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
+        # Without the outcome, values and lower bounds could not be told apart.
+        kind, outcome = key.subject.kind, key.subject.outcome
+        return SeriesKey(key.metric, Subject(kind, outcome=outcome, overflow="true"))
 
     def _epoch_ns_from(self, start_epoch_ns: int) -> int:
         """Return Unix time, or ``start_epoch_ns`` if the wall clock was set back past it."""
@@ -490,7 +493,7 @@ def _log_unreadable(record: RequestRecord, error: Exception) -> None:
 
 def _log_overflow(*, metric: str, cardinality_limit: int) -> None:
     logger.warning(
-        "%s has more than %d series; further series are counted in one, with overflow=true."
+        "%s has more than %d series; further series are counted together, with overflow=true."
         " Look for an attribute with too many values among those that are set with"
         " latspan.attributes(...), or raise cardinality_limit",
         metric,

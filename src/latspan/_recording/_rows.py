@@ -72,7 +72,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
 
 
 def _row(key: SeriesKey, series: Series, unit: TimeUnit) -> dict[str, Any]:
-    metric_unit = unit_of(key.metric)
+    metric_unit = unit_of(key.measured_metric)
     return {
         "metric": key.metric,
         "attributes": key.attributes,

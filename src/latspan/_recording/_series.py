@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
+from latspan._censoring import AT_LEAST
 from latspan._recording._exemplars import Exemplar
 from latspan._segments import Kind
 from latspan._text import text_of
@@ -62,7 +63,8 @@ class Subject(NamedTuple):
         token_type: ``input`` or ``output``.
         service_tier: ``openai.response.service_tier``.
         system_fingerprint: ``openai.response.system_fingerprint``.
-        overflow: ``true`` for the one series that counts all values past the cardinality limit.
+        overflow: ``true`` for a series that counts the values past the cardinality limit: one per
+            metric, kind and outcome.
         custom: Names and values of the application's own attributes that the setting
             ``series_attributes`` names, in the order of the names.
     """
@@ -105,7 +107,8 @@ class SeriesKey(NamedTuple):
     Key of a series: the metric and the attributes that all its values share.
 
     Args:
-        metric: A metric's name, or ``segment``.
+        metric: A metric's name, or ``segment``; with :data:`~latspan._censoring.AT_LEAST` at its
+            end, it is the series of what is known of the requests without a value.
         subject: Attributes of the measured requests.
         source: Source of the values; ``None`` on the metrics of the GenAI conventions.
         segment: The segment's name, if ``metric`` is ``segment``.
@@ -123,6 +126,16 @@ class SeriesKey(NamedTuple):
         values = dict(zip(Subject._fields, named, strict=False))
         values |= {"source": self.source, SEGMENT: self.segment, **dict(custom)}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether the series holds lower bounds and failures instead of values."""
+        return self.metric.endswith(AT_LEAST)
+
+    @property
+    def measured_metric(self) -> str:
+        """The metric, also if the series holds its lower bounds."""
+        return self.metric.removesuffix(AT_LEAST)
 
     @property
     def kind(self) -> Kind:

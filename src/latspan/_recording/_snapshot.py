@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from latspan._log import warn_once
 from latspan._recording._empty_reason import NOT_CONFIGURED, is_mistake, parts_of
@@ -44,6 +44,10 @@ __all__ = ["Snapshot", "empty_snapshot"]
 
 _Default = TypeVar("_Default", bound=float | None)
 
+_OUTCOME: Final = "outcome"
+_OF_VALUES: Final = frozenset({"source", SEGMENT})
+"""Attributes that describe a value and not the request that it was measured on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -61,6 +65,10 @@ class Snapshot:
     values, because the value is probably misspelt. If the value was recorded, but not in this part
     of the snapshot or not together with the other attributes, the count is zero.
 
+    Percentiles and fractions include the requests that were given up or failed. If they decide the
+    result, it is not a number, and the query raises an error. A query for one outcome, for example
+    ``outcome="completed"``, is about the values of the requests with that outcome only.
+
     Args:
         series: Recorded series, by key; they must not be changed.
         start_epoch_ns: Unix time of the start of the period, in nanoseconds.
@@ -70,6 +78,8 @@ class Snapshot:
             ``keep_records`` limits their number.
         recorders: Random IDs of the recorders of the values; empty if unknown, as in files.
         known: All series of the snapshot that this one is a part of; empty if it is not a part.
+        outcome: The outcome that selected this part of a snapshot, if one did: questions are then
+            about the values that requests with this outcome have.
         empty_reason: Reason why nothing was recorded, if it is known, and its remedy, as two lines.
             Errors about missing values contain it.
     """
@@ -81,6 +91,7 @@ class Snapshot:
     recorders: frozenset[int] = field(default=frozenset(), compare=False)
     known: Collection[SeriesKey] = field(default=(), compare=False)
     empty_reason: str | None = field(default=None, compare=False)
+    outcome: str | None = field(default=None, compare=False)
 
     @overload
     def percentile(
@@ -121,9 +132,48 @@ class Snapshot:
             percentile: 0, or in [1, 100].
             unit: Unit of the result if it is a time; no effect on counts and ratios.
             kind: Kind of timeline; the outermost recorded kind if not given.
-            default: Result if there are no values or too few, or if an attribute value was never
-                recorded; if not given, these cases raise.
-            where: Attributes that the series must have.
+            default: Result if there are no values or too few, if the percentile is not known, or if
+                an attribute value was never recorded; if not given, these cases raise.
+            where: Attributes that the series must have. With ``outcome``, requests that were given
+                up or failed count only if they have that outcome and a value.
+
+        Raises:
+            ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1: a fraction.
+            EmptyHistogramError: There are no such values.
+            NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
+            UndeterminedPercentileError: It depends on requests that were given up or failed; see
+                :meth:`percentile_bounds`.
+            UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
+                attribute was never recorded; or only an inner kind has the metric.
+        """
+        values = self._metric(
+            metric, kind, texts_of(where), values_may_be_absent=default is not NO_DEFAULT
+        )
+        return values.percentile(percentile, unit=unit, default=default)
+
+    def percentile_bounds(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        kind: Kind | str | None = None,
+        **where: str | float,
+    ) -> tuple[float, float]:
+        """
+        Return the smallest and the largest value that a percentile of a metric may have.
+
+        They are equal if the percentile is known; see :meth:`Distribution.percentile_bounds`.
+
+        Args:
+            metric: See :meth:`percentile`.
+            percentile: See there.
+            unit: See there.
+            kind: See there.
+            where: See there.
+
+        Returns:
+            Both ends; ``math.inf`` if there is no upper limit.
 
         Raises:
             ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1: a fraction.
@@ -132,10 +182,7 @@ class Snapshot:
             UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
                 attribute was never recorded; or only an inner kind has the metric.
         """
-        values = self._metric(
-            metric, kind, texts_of(where), values_may_be_absent=default is not NO_DEFAULT
-        )
-        return values.percentile(percentile, unit=unit, default=default)
+        return self.metric(metric, kind=kind, **where).percentile_bounds(percentile, unit=unit)
 
     def metric(
         self, name: str, *, kind: Kind | str | None = None, **where: str | float
@@ -240,7 +287,7 @@ class Snapshot:
         held = {key: series for key, series in self.series.items() if has_attributes(key, texts)}
         if not held:
             refuse_absent_values(self._known(), texts)
-        return self._part(held)
+        return self._part(held, texts.get(_OUTCOME))
 
     def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
         """
@@ -262,7 +309,10 @@ class Snapshot:
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
-        parts = {value: self._part(held) for value, held in groups.items()}
+        is_outcome = attribute == _OUTCOME
+        parts = {
+            value: self._part(held, value if is_outcome else None) for value, held in groups.items()
+        }
         counts = {value: part.count() for value, part in parts.items()}
         # The conventions' metrics lack some attributes of the requests that they measure.
         if len(parts) > 1 and counts.get(None) == 0:
@@ -321,6 +371,7 @@ class Snapshot:
             recorders=self.recorders,
             known=self._known(),
             empty_reason=self.empty_reason,
+            outcome=self.outcome,
         )
 
     def merge(self, other: Snapshot) -> Snapshot:
@@ -341,6 +392,7 @@ class Snapshot:
             records=self.records + other.records,
             recorders=self.recorders | other.recorders,
             known={*self._known(), *other._known()} if self.known or other.known else (),
+            outcome=self.outcome if self.outcome == other.outcome else None,
         )
 
     def to_dict(self, *, unit: TimeUnit = "ms") -> dict[str, Any]:
@@ -425,7 +477,7 @@ class Snapshot:
         found = {
             key: series.histogram
             for key, series in self.series.items()
-            if key.metric == metric and has_attributes(key, wanted)
+            if key.measured_metric == metric and has_attributes(key, wanted)
         }
         kinds = {key.kind for key in found}
         # If series were found, every attribute value that the query names was recorded. The checks
@@ -452,6 +504,7 @@ class Snapshot:
         # configures latspan imports the module of the snapshot.
         from latspan._recording._distribution import merged_distribution
 
+        outcome = where.get(_OUTCOME, self.outcome)
         return merged_distribution(
             metric if segment is None else segment,
             {key: histogram for key, histogram in found.items() if key.kind == asked},
@@ -459,13 +512,28 @@ class Snapshot:
             kind=asked,
             hint=no_values,
             cause=cause,
+            outcome=outcome,
+            undocumented=0 if outcome is not None else self._undocumented(metric, asked, where),
         )
+
+    def _undocumented(self, metric: str, kind: Kind | None, where: Mapping[str, str]) -> int:
+        """Return the number of given-up requests that files of older releases do not describe."""
+        # What this process recorded is complete, except for series that were dropped as idle.
+        if kind is None or self.recorders:
+            return 0
+        from latspan._recording._population import undocumented_cuts
+
+        of_timelines = {name: where[name] for name in where if name not in _OF_VALUES}
+        selected = {
+            key: series for key, series in self.series.items() if has_attributes(key, of_timelines)
+        }
+        return undocumented_cuts(metric, kind, selected)
 
     def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
         """Return the kinds of the timelines that were recorded with the attributes."""
         # Each timeline has one duration. A source or a segment in the query describes the values
         # asked for, not the duration, so both are left out here.
-        of_timelines = {name: where[name] for name in where if name not in ("source", SEGMENT)}
+        of_timelines = {name: where[name] for name in where if name not in _OF_VALUES}
         return {
             key.kind
             for key in self.series
@@ -475,9 +543,15 @@ class Snapshot:
     def _known(self) -> Collection[SeriesKey]:
         return self.known or self.series.keys()
 
-    def _part(self, held: dict[SeriesKey, Series]) -> Snapshot:
+    def _part(self, held: dict[SeriesKey, Series], outcome: str | None = None) -> Snapshot:
         """Return the part of the snapshot that holds these of its series."""
-        return replace(self, series=MappingProxyType(held), records=(), known=self._known())
+        return replace(
+            self,
+            series=MappingProxyType(held),
+            records=(),
+            known=self._known(),
+            outcome=self.outcome if outcome is None else outcome,
+        )
 
 
 def empty_snapshot(reason: str = NOT_CONFIGURED) -> Snapshot:

@@ -1,4 +1,12 @@
-"""Assignment of a finished request's values to series."""
+"""
+Assignment of a finished request's values to series.
+
+A series of values has only values that the metric really had. What is known of the others is in a
+second series next to it, whose name ends with :data:`~latspan._censoring.AT_LEAST`: the time that
+the caller waited before it gave up, or before the request failed. The outcome in its labels shows
+which of the two it is; see :mod:`latspan._recording._population` for how both are read. The
+duration needs no second series, because every duration has an outcome.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan import semconv
-from latspan._metrics import time_per_output_token
+from latspan._censoring import AT_LEAST, FIRST_WAITS, GROWING, State
+from latspan._metrics import LATENCY_METRICS, time_per_output_token, unit_of
 from latspan._recording._series import SEGMENT, SeriesKey, Subject, storable, subject_of
-from latspan._segments import Outcome, Segment, Side, Source, totals
+from latspan._segments import CUT, Outcome, Segment, Side, Source, totals
 
 if TYPE_CHECKING:
     from latspan._recording._record import RequestRecord
@@ -129,6 +138,22 @@ def values_of(record: RequestRecord) -> Values:
     return Values(shape, gathered.single, gathered.several)
 
 
+_CENSORED: Final = tuple(
+    name
+    for name, metric in LATENCY_METRICS.items()
+    if name != "duration" and not metric.distribution
+)
+"""Metrics with at most one value per request, and a series for what is known without a value."""
+
+_FIRST_WAITS: Final = tuple(name for name in _CENSORED if name in FIRST_WAITS)
+_NAMES_AT_LEAST: Final[dict[str, Name]] = {
+    name: (name + AT_LEAST, Source.MEASURED.value, None, _OWN) for name in _CENSORED
+}
+_GAP_AT_LEAST: Final[Name] = ("chunk_gap" + AT_LEAST, Source.MEASURED.value, None, _OWN)
+_SEGMENT_AT_LEAST: Final = SEGMENT + AT_LEAST
+_LAST_WAIT: Final = "time_to_first_visible_token"
+"""A stream that has this metric has all of :data:`~latspan._censoring.FIRST_WAITS`."""
+
 _OWN_DURATION: Final = ("duration", Source.MEASURED.value, None, _OWN)
 _DURATION: Final = (semconv.METRIC_OPERATION_DURATION, None, None, _OPERATION)
 _FIRST_CHUNK: Final = (semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK, None, None, _ANSWER)
@@ -173,6 +198,46 @@ class _Gathered:
                 single.append(value)
         if record.reports is None:
             self._add_chunks_and_tokens(record)
+        # Most requests are complete, so for them this check must be all that is done.
+        if record.outcome is not Outcome.COMPLETED:
+            self._move_bounds(record)
+            self._add_unknown(record, _CENSORED)
+        elif record.streamed and _LAST_WAIT not in record.metrics:
+            self._add_unknown(record, _FIRST_WAITS)
+
+    def _move_bounds(self, record: RequestRecord) -> None:
+        """Move the lower bounds among the values to their own series, and add the open gap."""
+        open_segments = record.open_segments
+        if record.reports is not None and (
+            # A call or a stage inside reports the segment in which the request ended.
+            not record.reports or record.reports[-1].end_ns < record.duration_ns
+        ):
+            open_segments = frozenset[str]()
+        is_cut = record.outcome in CUT
+        for at, (metric, source, segment, whose) in enumerate(self.names):
+            if metric == SEGMENT:
+                if segment in open_segments:
+                    self.names[at] = (_SEGMENT_AT_LEAST, source, segment, whose)
+            elif is_cut and metric in GROWING:
+                self.names[at] = (metric + AT_LEAST, source, segment, whose)
+                self.single[at] = record.lower_bound(metric)
+        gap_ns = record.open_gap_ns if record.reports is None else None
+        if gap_ns is not None:
+            self._add(_GAP_AT_LEAST, gap_ns)
+
+    def _add_unknown(self, record: RequestRecord, metrics: Iterable[str]) -> None:
+        """Add what is known of metrics without a value."""
+        for metric in metrics:
+            if metric in record.metrics:
+                continue
+            state = record.state(metric)
+            if state is State.AT_LEAST:
+                self._add(_NAMES_AT_LEAST[metric], record.lower_bound(metric))
+            elif state is State.UNKNOWN:
+                self._add(_NAMES_AT_LEAST[metric], 0)
+            elif state is State.NEVER:
+                is_time = unit_of(metric) == "s"
+                self._add(_NAMES_AT_LEAST[metric], record.duration_ns if is_time else 0)
 
     def _add_chunks_and_tokens(self, record: RequestRecord) -> None:
         gaps: defaultdict[Source, list[int]] = defaultdict(list)

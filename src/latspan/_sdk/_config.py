@@ -72,7 +72,8 @@ class Config:
         metrics_max_buckets: Maximum number of buckets of an exported histogram, at least 2. A
             histogram that needs more is exported at a lower scale.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
-            are counted in one common series, which has the attribute ``otel.metric.overflow``.
+            are counted in one common series per kind and outcome, which has the attribute
+            ``otel.metric.overflow``.
         series_attributes: Names of your own attributes that latspan also sets on histograms, at
             most 16, for example ``("prompt.version",)``. Set their values with
             ``latspan.attributes()``, ``latspan.annotate()`` or ``set_attribute()`` of an open

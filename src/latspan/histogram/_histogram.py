@@ -318,6 +318,21 @@ class Histogram:
             for percentile, index in zip(percentiles, self._counts.at_ranks(ranks), strict=True)
         ]
 
+    def bucket_at_rank(self, rank: int) -> tuple[int, int]:
+        """
+        Return the lowest and the highest value that the value of a rank may have.
+
+        Args:
+            rank: From 1, the smallest value, to :attr:`count`, the largest.
+
+        Returns:
+            The limits of its bucket, within the smallest and the largest value recorded; they
+            differ by at most 1/1024.
+        """
+        [index] = self._counts.at_ranks([rank]) if self.count >= rank else [self._refuse()]
+        lowest_ns = max(lowest_value_of(index), self._min_ns)
+        return lowest_ns, min(highest_value_of(index), self._max_ns)
+
     def fraction_above(self, limit_ns: int) -> float:
         """
         Return the fraction of values above a limit, in [0, 1].

@@ -10,13 +10,13 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._drawing import FAINT, count, letters, milliseconds, needs, percent
+from latspan._drawing import FAINT, count, letters, milliseconds, percent
 from latspan._metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
 from latspan._recording import Distribution
 from latspan._units import NS_PER_MS, NS_PER_S
-from latspan.histogram import values_needed
 from latspan.reports._group import Group
 from latspan.reports._layout import MARGIN, aligned, heads, shown, title
+from latspan.reports._tables import percentile_text
 
 __all__ = ["SmoothnessTable"]
 
@@ -97,19 +97,14 @@ class SmoothnessTable:
 def _best_median_worst(values: Distribution) -> tuple[Text, Text, Text]:
     if not values.count():
         return Text("—", style=FAINT), Text("—", style=FAINT), Text("—", style=FAINT)
-    needed = values_needed(50)
-    if values.count() < needed:
-        median = Text(needs(needed), style=FAINT)
-    else:
-        median = _shown(values, values.percentile(50, unit="ns"))
-    ends = [_shown(values, values.min(unit="ns")), _shown(values, values.max(unit="ns"))]
+
+    def text_of(value: float) -> str:
+        if METRICS[values.name].unit == "ratio":
+            return percent(value)
+        # Unlike a duration, these values may be zero.
+        return milliseconds(value) if value else "0 ms"
+
+    ends = [Text(text_of(each)) for each in (values.min(unit="ns"), values.max(unit="ns"))]
     if values.name in _HIGHER_IS_BETTER:
         ends.reverse()
-    return ends[0], median, ends[1]
-
-
-def _shown(values: Distribution, value: float) -> Text:
-    if METRICS[values.name].unit == "ratio":
-        return Text(percent(value))
-    # Unlike a duration, these values may be zero.
-    return Text(milliseconds(value) if value else "0 ms")
+    return ends[0], percentile_text(values, 50, text_of), ends[1]

@@ -7,7 +7,8 @@ number it needs. Columns are as wide as their content: a number is never cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,15 +26,16 @@ from latspan._drawing import (
     percent,
     style_of,
 )
-from latspan._recording import Distribution
+from latspan._recording import Distribution, text_of_unknown
 from latspan._segments import Kind, Outcome, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
+from latspan.errors import EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import values_needed
 from latspan.reports._group import Group
 from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 from latspan.reports._slow import slowest_tenth
 
-__all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
+__all__ = ["MetricsTable", "SegmentsTable", "TokensTable", "percentile_text"]
 
 _PERCENTILES: Final = (50, 95, 99)
 _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
@@ -186,13 +188,28 @@ class TokensTable:
         yield from aligned(rows, left=(0, 5), options=options)
 
 
+def percentile_text(
+    values: Distribution, percentile: float, text_of: Callable[[float], str] = milliseconds
+) -> Text:
+    """
+    Return a percentile as a cell, or what is known of it.
+
+    Args:
+        values: The values.
+        percentile: In [1, 100].
+        text_of: Returns the text of a value, nanoseconds if it is a time.
+    """
+    try:
+        low, high = values.percentile_bounds(percentile, unit="ns")
+    except (EmptyHistogramError, NotEnoughValuesError):
+        return Text(needs(values_needed(percentile)), style=FAINT)
+    if low == high < math.inf or values.population is None:
+        return Text(text_of(low))
+    return Text(text_of_unknown(None if low == math.inf else text_of(low), values.population))
+
+
 def _percentiles(values: Distribution) -> Iterator[Text]:
-    for percentile in _PERCENTILES:
-        needed = values_needed(percentile)
-        if values.count() < needed:
-            yield Text(needs(needed), style=FAINT)
-        else:
-            yield Text(milliseconds(values.percentile(percentile, unit="ns")))
+    return (percentile_text(values, each) for each in _PERCENTILES)
 
 
 def _token_rows(counts: Iterable[TokenCounts]) -> Iterator[tuple[Text, ...]]:

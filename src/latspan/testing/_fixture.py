@@ -85,12 +85,16 @@ class LatspanCapture(Captured):
             unit: Unit of the result.
             kind: ``request``, ``inner_request``, ``call``, ``http`` or ``stage``; if not given,
                 the outermost of them that was recorded.
-            default: Result if there are too few values or none; if not given, these cases raise.
-            where: Attributes that must be equal, for example ``inference_path="chat"``.
+            default: Result if there are too few values or none, or if the percentile is not known;
+                if not given, these cases raise.
+            where: Attributes that must be equal, for example ``inference_path="chat"``. With
+                ``outcome="completed"``, only the values of completed requests count.
 
         Raises:
             ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1: a fraction.
             NotEnoughValuesError: There are too few values; the message contains the number needed.
+            UndeterminedPercentileError: It depends on requests that were given up or failed; see
+                :meth:`percentile_bounds`.
             EmptyHistogramError: There are no values.
             UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
                 attribute was never recorded; or only an inner kind has the metric.
@@ -98,6 +102,24 @@ class LatspanCapture(Captured):
         return self.snapshot().percentile(
             metric, percentile, unit=unit, kind=kind, default=default, **where
         )
+
+    def percentile_bounds(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        kind: Kind | str | None = None,
+        **where: str | float,
+    ) -> tuple[float, float]:
+        """
+        Return the smallest and the largest value that a percentile may have.
+
+        They are equal if it is known. A request that was given up counts with the time that its
+        caller waited for the first, and as infinitely slow for the second. For the arguments and
+        errors, see :meth:`percentile`.
+        """
+        return self.snapshot().percentile_bounds(metric, percentile, unit=unit, kind=kind, **where)
 
     def metric(
         self, name: str, *, kind: Kind | str | None = None, **where: str | float

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -95,6 +95,8 @@ def _written(run: Run) -> dict[str, object]:
         "kind": run.kind.value,
         "units": run.units,
         "failed": run.failed,
+        **({"cut": run.cut} if run.cut else {}),
+        **({"start_ns": run.start_ns} if run.start_ns else {}),
         "conditions": dict(run.conditions),
         "profile": {
             name: value
@@ -115,17 +117,29 @@ def _written(run: Run) -> dict[str, object]:
             if band is not None
         },
         "histograms": {
-            name: {"failed": sample.failed, "counts": encode(_histogram(sample))}
+            name: {
+                **_written_sample(sample),
+                **({} if sample.upper is None else {"upper": _written_sample(sample.upper)}),
+            }
             for name, sample in run.samples.items()
         },
     }
 
 
-def _histogram(sample: Sample) -> Histogram:
+def _written_sample(sample: Sample) -> dict[str, object]:
+    """
+    Return a sample as counts.
+
+    A weighted sample is written with as many values as it has evidence, so that a comparison does
+    not take it for a larger one.
+    """
+    scale = sample.size / sample.total if sample.effective is not None and sample.total else 1.0
+    reached = np.round(np.cumsum(sample.counts) * scale).astype(np.int64)
+    counts = np.diff(reached, prepend=0)
     histogram = Histogram()
-    values = np.repeat(sample.values, sample.counts).round().astype(np.int64)
+    values = np.repeat(sample.values, counts).round().astype(np.int64)
     histogram.record_many(values.tolist())
-    return histogram
+    return {"failed": round(sample.failed * scale), "counts": encode(histogram)}
 
 
 def check_baseline_name(file: str | os.PathLike[str]) -> None:
@@ -206,10 +220,7 @@ def _damaged(source: str, reason: str) -> RecordingError:
 
 
 def _read(source: str, written: Mapping[str, Any]) -> Run:
-    samples = {
-        str(name): sample_of_histogram(decode(each["counts"]).histogram, _whole(each["failed"]))
-        for name, each in written["histograms"].items()
-    }
+    samples = {str(name): _read_sample(each) for name, each in written["histograms"].items()}
     units = _whole(written["units"])
     return Run(
         name=f"{source}: {_text(written['name'])}",
@@ -218,6 +229,8 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
         kind=Kind(written["kind"]),
         units=units,
         failed=_whole(written["failed"], most=units),
+        cut=_whole(written.get("cut", 0), most=units),
+        start_ns=_whole(written.get("start_ns", 0)),
         samples=samples,
         profile=_profile(written["profile"]),
         conditions=_mapping(written["conditions"]),
@@ -238,6 +251,15 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
             for name, band in written["bands"].items()
         },
     )
+
+
+def _read_sample(written: Mapping[str, Any]) -> Sample:
+    low = sample_of_histogram(decode(written["counts"]).histogram, _whole(written["failed"]))
+    if "upper" not in written:
+        return low
+    upper = written["upper"]
+    high = sample_of_histogram(decode(upper["counts"]).histogram, _whole(upper["failed"]))
+    return replace(low, upper=high)
 
 
 def _profile(written: Mapping[str, Any]) -> Profile:

@@ -363,8 +363,10 @@ def _judge(
     if mix.refused:
         return (
             Judgement.NOT_INTERPRETABLE,
-            f"the mix of requests changed, and cannot be made equal: {mix.refused};"
-            " compare each kind by itself with --by route",
+            (
+                f"the mix of requests changed, and cannot be made equal: {mix.refused};"
+                " compare each kind by itself with --by route"
+            ),
         )
     if before + after < 3:
         return _OPEN, "one measurement per side describes these two, and supports no claim"

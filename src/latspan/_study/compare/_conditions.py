@@ -405,15 +405,19 @@ def _output_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iter
         yield Difference("output_length", known[0][0].unit, known[1][0].unit, Weight.IMPROVEMENT)
         return
     unit = units.pop()
-    means, longest = (
-        [[pair(each) for each in side] for side in known]
-        for pair in (
-            lambda each: (each.mean, each.error),
-            lambda each: (each.longest, each.longest_error),
-        )
+    one, two = known
+    yield from _length(
+        "output_length",
+        unit,
+        [(each.mean, each.error) for each in one],
+        [(each.mean, each.error) for each in two],
     )
-    yield from _length("output_length", unit, *means)
-    yield from _length("longest_outputs", unit, *longest)
+    yield from _length(
+        "longest_outputs",
+        unit,
+        [(each.longest, each.longest_error) for each in one],
+        [(each.longest, each.longest_error) for each in two],
+    )
 
 
 def _input_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Difference]:

@@ -42,6 +42,9 @@ MAX_ONE_SIDED: Final = 0.01
 MAX_WEIGHT: Final = 10.0
 """Weight of a request above which one request would stand for too many."""
 
+MAX_SHOWN: Final = 4
+"""Number of strata in a text."""
+
 MIN_DEVIATIONS: Final = 3.0
 """Standard errors above which a change of a share is more than chance."""
 
@@ -67,7 +70,9 @@ class Mix:
 
     def text(self) -> tuple[str, str]:
         """Return both mixes in words, the largest shares first."""
-        names = sorted(self.before | self.after, key=lambda name: -self.before.get(name, 0.0))[:4]
+        names = sorted({**self.after, **self.before}, key=lambda each: -self.before.get(each, 0.0))[
+            :MAX_SHOWN
+        ]
         one, two = (
             ", ".join(f"{name} {shares.get(name, 0.0):.0%}" for name in names)
             for shares in (self.before, self.after)
@@ -86,8 +91,8 @@ def strata_of(run: Run) -> tuple[NDArray[np.int64], list[str]] | None:
         return None
     labels: list[list[str]] = []
     for name in STRATA:
-        codes, values = table.groups.get(name, (None, ()))
-        if codes is not None:
+        if name in table.groups:
+            codes, values = table.groups[name]
             labels.append([values[code] if code >= 0 else "" for code in codes.tolist()])
     labels.append([_STREAMED[code] for code in table.streamed.tolist()])
     rows = [" ".join(filter(None, parts)) or "other" for parts in zip(*labels, strict=True)]
@@ -152,7 +157,7 @@ def _has_changed(
     one: Mapping[str, float], two: Mapping[str, float], sizes: Sequence[float]
 ) -> bool:
     """Return whether a share changed by more than the tolerance, and by more than chance."""
-    for name in one | two:
+    for name in {**one, **two}:
         before, after = one.get(name, 0.0), two.get(name, 0.0)
         both = (before * sizes[0] + after * sizes[1]) / max(sum(sizes), 1.0)
         error = math.sqrt(both * (1 - both) * sum(1 / max(size, 1.0) for size in sizes))

@@ -78,8 +78,8 @@ def _first(
 
 
 def _in_words(row: Row) -> str:
-    ends = zip((row.before_ns, row.after_ns), row.high_ns or (row.before_ns, row.after_ns))
-    before, after = (_interval(low, high) for low, high in ends)
+    low_ns = row.before_ns, row.after_ns
+    before, after = map(_interval, low_ns, row.high_ns or low_ns)
     text = f"{before} before, {after} after"
     if row.ratio is None:
         return text

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from latspan._metrics import LATENCY_METRICS
-from latspan._recording import Snapshot, read_snapshots
+from latspan._recording import Population, Snapshot, read_snapshots
 from latspan._recording.folder import is_recording, open_recording, refuse_copies
 from latspan._segments import Kind, Outcome
 from latspan._study.compare._baseline import BASELINE_SUFFIX, read_baseline, sample_of_histogram
-from latspan._study.compare._run import SEGMENT, Form, Run, run_of
+from latspan._study.compare._run import SEGMENT, Form, Profile, Run, run_of
 from latspan._study.stats import Sample
 from latspan.errors import RecordingError
-from latspan.histogram import Histogram
 
 __all__ = ["run_of_snapshot", "runs_in"]
 
@@ -83,13 +83,13 @@ def _run_of_logs(files: Sequence[Path], name: str) -> Run:
     return run_of_snapshot(merged, name)
 
 
-def run_of_snapshot(snapshot: Snapshot, name: str) -> Run:
+def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
     """
     Return the run of the histograms of a snapshot.
 
     Args:
         snapshot: Its histograms of the outermost kind, requests or calls, become samples.
-        name: Name for messages.
+        name_of_run: Name for messages.
 
     Raises:
         RecordingError: The snapshot has no duration of a request or a call.
@@ -98,46 +98,49 @@ def run_of_snapshot(snapshot: Snapshot, name: str) -> Run:
     kind = next((each for each in _KINDS if each in present), None)
     if kind is None:
         raise RecordingError(
-            f"{name} has no durations of requests or calls",
+            f"{name_of_run} has no durations of requests or calls",
             hint="compare logs of any other program with: latspan histogram diff",
         )
-    metrics: dict[str, Histogram] = {}
-    segments: dict[str, Histogram] = {}
-    failed = 0
-    for key, series in snapshot.series.items():
-        has_failed = key.subject.outcome is not None and Outcome(key.subject.outcome).failed
-        if key.segment is not None:
-            if not has_failed:
-                segments.setdefault(key.segment, Histogram()).merge(series.histogram)
-        elif key.metric in LATENCY_METRICS and key.subject.kind == kind:
-            if not has_failed:
-                metrics.setdefault(key.metric, Histogram()).merge(series.histogram)
-            elif key.metric == "duration":
-                failed += series.histogram.count
-    durations = metrics.get("duration", Histogram())
-    completed = durations.count
-    samples: dict[str, Sample] = {
-        metric: sample_of_histogram(
-            histogram, failed if metric in ("duration", _FIRST[kind]) else 0
-        )
-        for metric, histogram in metrics.items()
-        if LATENCY_METRICS[metric].unit == "s"
-    }
-    samples |= {
-        SEGMENT + each: sample_of_histogram(histogram, zeros=completed - histogram.count)
-        for each, histogram in segments.items()
-    }
+    durations = snapshot.metric("duration", kind=kind)
+    known = durations.population or Population(durations.histogram)
+    samples: dict[str, Sample] = {}
+    for metric, definition in LATENCY_METRICS.items():
+        if definition.unit == "s":
+            values = snapshot.metric(metric, kind=kind)
+            population = values.population or Population(values.histogram)
+            if population.count:
+                samples[metric] = _sample(population)
+    fine = known.exact.count
+    for name in snapshot.segments(kind=kind):
+        times = snapshot.segment(name, kind=kind, outcome=Outcome.COMPLETED.value).histogram
+        samples[SEGMENT + name] = sample_of_histogram(times, zeros=fine - times.count)
     return Run(
-        name=name,
+        name=name_of_run,
         form=Form.HISTOGRAMS,
         kind=kind,
-        units=completed + failed,
-        failed=failed,
+        units=known.count,
+        failed=known.failed,
+        cut=known.cut,
         samples=samples,
+        profile=Profile(
+            output_tokens=_mean(snapshot, "output_tokens", kind),
+            input_tokens=_mean(snapshot, "input_tokens", kind),
+        ),
+        start_ns=snapshot.start_epoch_ns,
     )
 
 
-_FIRST: Final = {
-    Kind.CALL: "time_to_first_token",
-    Kind.REQUEST: "time_to_first_visible_token",
-}
+def _sample(population: Population) -> Sample:
+    """Return the values of a metric, with both ends if some are not known."""
+    high = sample_of_histogram(population.exact, population.never + population.bounds.count)
+    if not population.bounds.count:
+        return high
+    merged = population.exact.copy()
+    merged.merge(population.bounds)
+    return replace(sample_of_histogram(merged, population.never), upper=high)
+
+
+def _mean(snapshot: Snapshot, metric: str, kind: Kind) -> float | None:
+    """Return the mean of a token count; ``None`` if no request reports one."""
+    values = snapshot.metric(metric, kind=kind, outcome=Outcome.COMPLETED.value)
+    return values.mean() if values.count() else None

@@ -164,8 +164,8 @@ def attribute(table: RequestTable) -> Attribution | None:
     Return the shares of the segments at the goal's percentile.
 
     Failed units have no goal metric. They rank above all others when the percentile is determined,
-    and are not part of a band. Units that were given up are in the tail band if their lower bound is
-    at least the percentile, and otherwise in no band. Each unit counts with its weight.
+    and are not part of a band. Units that were given up are in the tail band if their lower bound
+    is at least the percentile, and otherwise in no band. Each unit counts with its weight.
 
     Args:
         table: Units, in the order of their starts.
@@ -204,7 +204,9 @@ def attribute(table: RequestTable) -> Attribution | None:
                 uncertain=float(table.uncertain[index]),
                 source=table.sources.get(table.names[index], Source.MEASURED),
                 independent=(
-                    _independent(segments[:, index]) if shares[index] >= _LEAST_RIVAL else math.inf
+                    _independent(segments[:, index].astype(np.float64))
+                    if shares[index] >= _LEAST_RIVAL
+                    else math.inf
                 ),
             )
             for index in order

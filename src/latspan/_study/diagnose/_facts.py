@@ -408,9 +408,8 @@ class Facts:
         percentile = self.table.goal.percentile
         whole = float(np.nanpercentile(self.table.value_ns, percentile))
         without = float(np.percentile(self.table.value_ns[others], percentile))
-        return whole - without > float(
-            self.table.segments_ns[others].mean(axis=0, dtype=np.float64).max()
-        )
+        means = self.table.segments_ns[others].mean(axis=0, dtype=np.float64)
+        return whole - without > float(means.max())
 
     def members(self, group: SlowGroup) -> NDArray[np.bool_]:
         """Return which units belong to a group."""

@@ -116,9 +116,11 @@ def _counted_target(recording: Recording, table: RequestTable) -> TargetVerdict 
     counted = recording.counted()
     if counted is None:
         return None
-    values = counted.metric(metric_of(goal.metric, table.kind), kind=table.kind)
-    surely, perhaps = values.misses(goal.limit_ns)
-    return target_verdict(values.population(), surely, goal.percentile, undecided=perhaps - surely)
+    found = counted.metric(metric_of(goal.metric, table.kind), kind=table.kind).population
+    if found is None or not found.count:
+        return None
+    surely, perhaps = (round(each * found.count) for each in found.fraction_above(goal.limit_ns))
+    return target_verdict(found.count, surely, goal.percentile, undecided=perhaps - surely)
 
 
 def _stable_in(recording: Recording, table: RequestTable) -> float | None:

@@ -50,8 +50,8 @@ class StepRequests:
         numbers = np.bincount(self.measured.outcome, self.measured.weight, len(OUTCOMES))
         return Counter(
             {
-                outcome: round(float(number))
-                for outcome, number in zip(OUTCOMES, numbers, strict=True)
+                outcome: round(number)
+                for outcome, number in zip(OUTCOMES, numbers.tolist(), strict=True)
                 if number
             }
         )
@@ -61,8 +61,9 @@ class StepRequests:
         table = self.measured.rows(~self.measured.completed)
         codes, names = table.groups.get(semconv.ERROR_TYPE, (np.full(len(table), -1), ()))
         found = Counter[str]()
-        for outcome, code in zip(table.outcome.tolist(), codes.tolist(), strict=True):
-            found[names[code] if code >= 0 else OUTCOMES[outcome].value] += 1
+        pairs: list[tuple[int, int]] = list(zip(table.outcome, codes, strict=True))
+        for outcome, code in pairs:
+            found[names[code] if code >= 0 else str(OUTCOMES[outcome])] += 1
         return found
 
     def latency(self, metric: str, origin: Origin) -> Latency:
@@ -142,7 +143,8 @@ def observed_conditions(table: Table) -> dict[str, Any]:
 def answered_models(table: Table) -> list[str]:
     """Return the models that answered, sorted."""
     codes, names = table.groups.get(semconv.GEN_AI_RESPONSE_MODEL, (np.empty(0, np.int32), ()))
-    return sorted(names[code] for code in np.unique(codes).tolist() if code >= 0)
+    present: list[int] = np.unique(codes).tolist()
+    return sorted(names[code] for code in present if code >= 0)
 
 
 def _cached_input(table: Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -55,7 +55,7 @@ def needed_to_compare(percentile: float) -> int:
     return max(_LEAST, math.ceil(_BEYOND / fraction_above(percentile) - 1e-9))
 
 
-def _weights(reached: NDArray[np.int64], size: int, percentile: float) -> NDArray[np.float64]:
+def _weights(reached: NDArray[np.float64], size: int, percentile: float) -> NDArray[np.float64]:
     """
     Return the weight of each value.
 
@@ -65,7 +65,7 @@ def _weights(reached: NDArray[np.int64], size: int, percentile: float) -> NDArra
         percentile: In (0, 100).
     """
     if size <= _TABLE:
-        return np.diff(_table(size, percentile)[reached], prepend=0.0)
+        return np.diff(_table(size, percentile)[reached.astype(np.int64)], prepend=0.0)
     return np.diff(_distribution(reached / size, size, percentile), prepend=0.0)
 
 
@@ -218,7 +218,7 @@ class Sample:
         total = self.total
         if not total:
             return math.nan
-        reached = np.cumsum(self.counts)
+        reached: NDArray[np.float64] = np.cumsum(self.counts, dtype=np.float64)
         if not len(reached) or fraction_below(percentile) * total - 1e-9 * total > reached[-1]:
             return math.inf
         if self.effective is None:
@@ -241,10 +241,11 @@ def resampled_quantiles(
 
     Args:
         sample: The sample without failed requests.
-        drawn: Occurrences, or summed weight, of each value in each draw; shape ``(n_draws, n_values)``.
+        drawn: Occurrences, or summed weight, of each value in each draw; shape
+            ``(n_draws, n_values)``.
         percentile: In (0, 100).
     """
-    reached = np.cumsum(drawn, axis=1)
+    reached: NDArray[np.float64] = np.cumsum(drawn, axis=1, dtype=np.float64)
     if sample.effective is not None:
         cumulative = _distribution(reached / reached[:, -1:], sample.effective, percentile)
         return np.diff(cumulative, prepend=0.0) @ sample.values

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._censoring import FIRST_WAITS, open_gap_ns
+from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
 from latspan._metrics import LATENCY_METRICS
 from latspan._recording.folder import LARGEST
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
@@ -316,7 +316,7 @@ class Chunk:
 
     def _fill_metrics(self) -> None:
         metrics: list[Mapping[str, Any]] = [row.get("metrics", _NONE) for row in self._rows]
-        present = set().union(*metrics)
+        present = _keys(metrics)
         for name in _METRICS:
             if name in present:
                 values = [each.get(name) for each in metrics]
@@ -326,7 +326,7 @@ class Chunk:
 
     def _fill_numbers(self) -> None:
         details = self._details
-        present = set().union(*details)
+        present = _keys(details)
         for name, key in _DETAIL_NUMBERS.items():
             if key in present:
                 self.columns[name] = _floats([each.get(key) for each in details])
@@ -403,27 +403,31 @@ class Chunk:
                 limit = np.where(np.isnan(value), limit, value)
             length = np.clip(np.minimum(end, limit[row]) - begin, 0, None)
             summed = np.bincount(row * width + place, length, size * width)
-            times = summed.reshape(size, width)
+            times = summed.astype(np.float64).reshape(size, width)
             if lag_ns.any():
                 times[:, self._names[SegmentName.DISPATCH_LAG.value]] += lag_ns
             self.segments[metric] = times.astype(np.float32)
             by_source = np.bincount(place * len(SOURCES) + source, length, width * len(SOURCES))
-            self.by_source[metric] = by_source.reshape(width, len(SOURCES))
-        self._fill_open_gaps(listed)
+            self.by_source[metric] = by_source.reshape(width, len(SOURCES)).astype(np.float64)
+        self._fill_waits(listed)
 
-    def _fill_open_gaps(self, listed: Sequence[Sequence[Sequence[Any]]]) -> None:
-        """Fill the time for which cut and failed streams had waited for their next token."""
-        first = self.columns.get("time_to_first_token")
-        ended_early = _IS_INCOMPLETE[self.columns["outcome"]]
-        if first is None or not ended_early.any():
+    def _fill_waits(self, listed: Sequence[Sequence[Sequence[Any]]]) -> None:
+        """Fill what requests had waited for when they were given up or failed."""
+        outcomes: list[int] = self.columns["outcome"].tolist()
+        incomplete = [at for at, code in enumerate(outcomes) if _IS_INCOMPLETE[code]]
+        if not incomplete:
             return
-        gaps = np.full(len(listed), nan)
-        for at in np.flatnonzero(ended_early & ~np.isnan(first)).tolist():
+        first = self.columns.get("time_to_first_token")
+        gaps, waits = np.full(len(listed), nan), np.full(len(listed), nan)
+        for at in incomplete:
             segments = [Segment(name, start, end) for name, start, end, _ in listed[at]]
-            outcome = OUTCOMES[self.columns["outcome"][at]]
-            waited_ns = open_gap_ns(segments, outcome, has_token=True)
-            gaps[at] = nan if waited_ns is None else waited_ns
-        self.columns["open_gap_ns"] = gaps
+            waits[at] = waited_ns(segments)
+            if first is not None and not np.isnan(first[at]):
+                gap_ns = open_gap_ns(
+                    segments, OUTCOMES[outcomes[at]], first_token_ns=int(first[at])
+                )
+                gaps[at] = nan if gap_ns is None else gap_ns
+        self.columns["waited_ns"], self.columns["open_gap_ns"] = waits, gaps
 
     def _streamed(self) -> NDArray[np.int8]:
         """Return 1 for streams, 0 for other responses, and -1 where that is unknown."""
@@ -443,11 +447,11 @@ class Chunk:
     def _texts(self, attributes: Collection[str]) -> Iterator[tuple[str, list[str | None]]]:
         """Yield the attributes by which records may be grouped, and their values."""
         details, given = self._details, self._given
-        present = set().union(*given)
+        present = _keys(given)
         for values in given:
             # Joining raises if one of them is not a text.
             "".join(values.values())
-        in_details = set().union(*details)
+        in_details = _keys(details)
         servers = semconv.SERVER_ADDRESS in in_details
         chosen = {
             name
@@ -456,7 +460,7 @@ class Chunk:
         }
         names = [name for name in _ATTRIBUTES if name in present]
         names += sorted((chosen - {semconv.SERVER_ADDRESS}) - set(names))
-        names += sorted((attributes & present) - set(names))
+        names += sorted(present.intersection(attributes) - set(names))
         for name in names:
             own = [_shown(each.get(name)) for each in details] if name in chosen else []
             if name in present:
@@ -477,6 +481,12 @@ _WHOLE: Final = frozenset({int})
 _NUMBER: Final = frozenset({int, float})
 _TRUTH: Final = frozenset({bool, type(None)})
 _STREAMED: Final[dict[object, int]] = {True: 1, False: 0}
+
+
+def _keys(mappings: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return every key that occurs."""
+    keys: set[str] = set()
+    return keys.union(*mappings)
 
 
 def _check_types(values: Iterable[object], allowed: Collection[type]) -> None:

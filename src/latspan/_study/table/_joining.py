@@ -30,7 +30,16 @@ _TOKENS: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_t
 _OWN: Final = frozenset(
     {
         *("start_ns", "duration_ns", "lag_ns", "outcome", "streamed", "is_server", "weight"),
-        *("phase", "step", "scope_id", "parent_id", "is_reported", "open_gap_ns", "dispatch_lag_s"),
+        *(
+            "phase",
+            "step",
+            "scope_id",
+            "parent_id",
+            "is_reported",
+            "open_gap_ns",
+            "waited_ns",
+            "dispatch_lag_s",
+        ),
         *OF_REQUESTS,
         *_TOKENS,
     }
@@ -87,14 +96,15 @@ def join_calls(
     requests.set("streamed", streamed)
     chains = np.bincount(owner, minlength=size).astype(np.int32)
     result = Inside(chains)
-    begins = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else []
     duration_ns = calls.column("duration_ns")
-    for begin in begins:
-        request = owner[begin]
+    begins = np.append(True, owner[1:] != owner[:-1]) if len(owner) else np.empty(0, np.bool_)
+    for begin in np.flatnonzero(begins).tolist():
+        request = int(owner[begin])
         if chains[request] > 1:
             children = inside[begin : begin + chains[request]]
             chains[request] = _sequential(start_ns[children], duration_ns[children])
-            for child in children[:-1].tolist():
+            earlier: list[int] = children[:-1].tolist()
+            for child in earlier:
                 times = result.earlier.setdefault(names[child], np.zeros(size))
                 times[request] += duration_ns[child]
     return result

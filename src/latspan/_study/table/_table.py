@@ -189,7 +189,7 @@ class Table:
         state = _codes_of_states(metric, self.kind)[code]
         bound = values
         if metric in FIRST_WAITS:
-            bound = np.where(has_value, values, self.duration_ns)
+            bound = np.where(has_value, values, self.number("waited_ns"))
         elif metric == "chunk_gap_max" and "open_gap_ns" in self.numbers:
             bound = np.fmax(values, np.where(self.cut, self.number("open_gap_ns"), nan))
         if from_schedule and metric in FROM_START:

@@ -9,7 +9,8 @@ import pytest
 
 from latspan import Kind
 from latspan._segments import Side
-from latspan._study.diagnose import Goal, RequestTable, TableBuilder, parse_goal, table_of
+from latspan._study.diagnose import Goal, RequestTable, parse_goal, table_of, units_of
+from latspan._study.table import table_of_records
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord
 from support.simulation import records_of, requests_of, scenario_of
@@ -50,16 +51,14 @@ def _assert_equal(one: RequestTable, other: RequestTable) -> None:
 def test_two_goals_have_the_tables_that_each_has_alone() -> None:
     """Units without the metric of one goal are left out of its table only."""
     records = _records()
-    builder = TableBuilder(*_GOALS)
-    for record in records:
-        builder.add(record)
+    table = table_of_records(records, [goal.metric for goal in _GOALS])
 
-    tables = builder.tables()
+    tables = [units_of(table, goal) for goal in _GOALS]
 
     assert len(tables[0]) > len(tables[1]) > 0
     assert tables[1].left_out > 0
-    for table, goal in zip(tables, _GOALS, strict=True):
-        _assert_equal(table, table_of(records, goal))
+    for units, goal in zip(tables, _GOALS, strict=True):
+        _assert_equal(units, table_of(records, goal))
 
 
 def _unit(kind: Kind, side: Side, *, parent: int = 0, number: int = 0) -> RequestRecord:

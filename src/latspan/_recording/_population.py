@@ -1,0 +1,207 @@
+"""
+Population of a metric: its values, and what is known of the requests without a value.
+
+A series that holds lower bounds has the same labels as the series of values; its outcome shows how
+each of its values counts:
+
+==========================  ===========================  ===================================
+series                      outcome                      counts as
+==========================  ===========================  ===================================
+``duration``                the caller ended it          a lower bound
+``duration``                failed                       never
+``segment``, ``chunk_gap``  any                          an exact value
+other metrics               failed                       never, although it has a value
+other metrics               any other                    an exact value
+``segment.at_least``        any                          a lower bound
+``….at_least``              the caller ended it          a lower bound, 0 if nothing is known
+``….at_least``              any other                    never
+==========================  ===========================  ===================================
+
+The intervals of the percentiles are those of :func:`latspan._censoring.percentile_bounds`, computed
+from histograms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from latspan._censoring import AT_LEAST, FIRST_WAITS, MORE_IS_BETTER, Bounds
+from latspan._metrics import LATENCY_METRICS
+from latspan._recording._series import SEGMENT, Series, SeriesKey
+from latspan._segments import CUT, FAILURES, Kind
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import index_of
+from latspan.histogram._rank import rank_of
+
+__all__ = ["Population", "population_of", "text_of_unknown", "undocumented_cuts"]
+
+_CUT: Final = frozenset(each.value for each in CUT)
+_FAILURES: Final = frozenset(each.value for each in FAILURES)
+_SEGMENT_AT_LEAST: Final = SEGMENT + AT_LEAST
+_ENDED_PARTS: Final = frozenset({SEGMENT, "chunk_gap"})
+"""Metrics with several values per request, each of which is complete however the request ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """
+    What is known of each value of one metric.
+
+    Args:
+        exact: Values that are known.
+        bounds: Lower bounds of values that are not known; 0 if nothing is known of a value.
+        never: Number of values that never came, because their requests failed; each ranks last.
+        failed_bounds: Number of the bounds that belong to failed requests.
+        undocumented: Number of the bounds that belong to requests that their callers gave up, in
+            files that do not show whether these requests have the metric.
+    """
+
+    exact: Histogram
+    bounds: Histogram = field(default_factory=Histogram)
+    never: int = 0
+    failed_bounds: int = 0
+    undocumented: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of values, known or not."""
+        return self.exact.count + self.bounds.count + self.never
+
+    @property
+    def cut(self) -> int:
+        """Number of values that are not known because the caller ended the request."""
+        return self.bounds.count - self.failed_bounds
+
+    @property
+    def failed(self) -> int:
+        """Number of values that are not known because the request failed."""
+        return self.never + self.failed_bounds
+
+    def percentile(self, percentile: float) -> Bounds:
+        """
+        Return the interval that contains a percentile.
+
+        Args:
+            percentile: In [0, 100].
+
+        Returns:
+            Its ends, in the unit of the histograms. They are equal if both are in the same bucket:
+            then they are never below the true value and at most 1/1024 above it. Otherwise the
+            true ends are inside the interval, and each is at most 1/1024 away.
+        """
+        rank = rank_of(percentile, self.count)
+        # The same as `Histogram.value_at_percentile`: the smallest value is known exactly.
+        nearest = int(percentile > 0)
+        at_high = _at_rank(self.exact, rank)
+        high = at_high[nearest]
+        if not self.bounds.count:
+            return Bounds(high, high)
+        merged = self.exact.copy()
+        merged.merge(self.bounds)
+        low = _at_rank(merged, rank)[0]
+        is_known = math.isfinite(high) and index_of(int(low)) == index_of(int(high))
+        return Bounds(high if is_known else low, high)
+
+    def fraction_above(self, limit: int) -> Bounds:
+        """
+        Return the interval that contains the fraction of the values above a limit.
+
+        Args:
+            limit: In the unit of the histograms.
+        """
+        known, bounded = (
+            round(held.fraction_above(limit) * held.count) if held.count else 0
+            for held in (self.exact, self.bounds)
+        )
+        surely = known + bounded + self.never
+        perhaps = known + self.bounds.count + self.never
+        return Bounds(surely / self.count, perhaps / self.count)
+
+
+def _at_rank(histogram: Histogram, rank: int) -> tuple[float, float]:
+    """Return the limits of the value of a rank; infinite if there are fewer values."""
+    return (math.inf, math.inf) if rank > histogram.count else histogram.bucket_at_rank(rank)
+
+
+def population_of(series: Mapping[SeriesKey, Histogram], undocumented: int = 0) -> Population:
+    """
+    Return what is known of a metric.
+
+    Args:
+        series: Its series of values and of lower bounds.
+        undocumented: See :class:`Population`.
+    """
+    exact, bounds = Histogram(), Histogram()
+    never = failed_bounds = 0
+    for key, histogram in series.items():
+        outcome, metric = key.subject.outcome, key.measured_metric
+        if key.metric == _SEGMENT_AT_LEAST:
+            bounds.merge(histogram)
+            failed_bounds += histogram.count if outcome in _FAILURES else 0
+        elif metric in _ENDED_PARTS and not key.is_at_least:
+            exact.merge(histogram)
+        elif outcome in _CUT and (key.is_at_least or metric == "duration"):
+            bounds.merge(histogram)
+        elif metric in LATENCY_METRICS and (key.is_at_least or outcome in _FAILURES):
+            if metric in MORE_IS_BETTER:
+                # A failure is the worst value, and the best value ranks last.
+                bounds.record_many([0] * histogram.count)
+                failed_bounds += histogram.count
+            else:
+                never += histogram.count
+        else:
+            exact.merge(histogram)
+    if undocumented:
+        bounds.record_many([0] * undocumented)
+    for histogram in (exact, bounds):
+        histogram.compact()
+    return Population(exact, bounds, never, failed_bounds, undocumented)
+
+
+def text_of_unknown(low: str | None, population: Population) -> str:
+    """
+    Return the text of a percentile that is not known, for example ``≥ 5.0 s (cut 12 %)``.
+
+    Args:
+        low: Text of its lower end; ``None`` if the percentile is one of the failed requests.
+        population: What is known of all values.
+    """
+    shares = [
+        f"{word} {100 * count / population.count:.2g} %"
+        for word, count in (("cut", population.cut), ("failed", population.failed))
+        if count
+    ]
+    return f"{'—' if low is None else f'≥ {low}'} ({', '.join(shares)})"
+
+
+def undocumented_cuts(metric: str, kind: Kind, selected: Mapping[SeriesKey, Series]) -> int:
+    """
+    Return the number of given-up requests that files of older releases do not describe.
+
+    Such files have no lower bounds, so it is unknown whether a request that was given up had waited
+    for its first token, or did not stream.
+
+    Args:
+        metric: Metric in the question.
+        kind: Kind in the question.
+        selected: Series of the requests in the question, of all metrics.
+    """
+    if metric not in FIRST_WAITS:
+        return 0
+    cut = valued = described = 0
+    for key, series in selected.items():
+        if key.subject.outcome not in _CUT:
+            continue
+        if key.is_at_least and kind is not Kind.CALL:
+            # A request may be given up inside a call or a stage, which then has the segment.
+            return 0
+        if key.kind is kind:
+            count = series.histogram.count
+            cut += count if key.metric == "duration" else 0
+            valued += count if key.measured_metric == metric else 0
+            # Each call that was given up was left in a segment.
+            described += count if key.metric == _SEGMENT_AT_LEAST else 0
+    return max(0, min(cut - valued, cut - described))
