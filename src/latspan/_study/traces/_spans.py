@@ -29,6 +29,8 @@ from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.errors import RecordingError
 
 __all__ = [
+    "EXCESS_NS",
+    "EXCESS_SHARE",
     "UNREADABLE",
     "SpanFault",
     "SpanFile",
@@ -61,8 +63,8 @@ _FIRSTS: Final = (
 )
 """Attributes of other instrumentations with the time from the start to the first chunk or token."""
 
-_EXCESS_NS: Final = 5 * NS_PER_MS
-_EXCESS_SHARE: Final = 100
+EXCESS_NS: Final = 5 * NS_PER_MS
+EXCESS_SHARE: Final = 100
 """
 A time to the first chunk may exceed its span by 5 ms, or by 1 % if that is more: two clocks'
 readings. See :mod:`latspan._timeline._reconcile`, which allows a report the same.
@@ -380,7 +382,7 @@ def checked_ns(value: str | int) -> int:
 
 
 def _without_late_first(attributes: Mapping[str, Any], duration_ns: int) -> Mapping[str, Any]:
-    longest_ns = duration_ns + max(_EXCESS_NS, duration_ns // _EXCESS_SHARE)
+    longest_ns = duration_ns + max(EXCESS_NS, duration_ns // EXCESS_SHARE)
     late = [
         name
         for name in _FIRSTS
