@@ -132,3 +132,83 @@ def test_without_a_folder_nothing_is_recorded(tmp_path: Path) -> None:
         "locustfile.py",
         "__pycache__",
     }
+
+
+INTERRUPTED: Final = """
+import os
+
+import gevent
+import openai
+from latspan_locust import LatspanUser
+from locust import constant, events, task
+
+waiting = []
+
+
+@events.test_start.add_listener
+def interrupt_users_that_wait(environment, **_):
+    def end():
+        while len(waiting) < 4:
+            gevent.sleep(0.005)
+        if os.environ["END"] == "stop":
+            environment.runner.stop()
+        environment.runner.quit()
+
+    gevent.spawn(end)
+
+
+class Reader(LatspanUser):
+    wait_time = constant(0)
+
+    @task
+    def turn(self):
+        client = openai.OpenAI(base_url=os.environ["URL"], api_key="none", max_retries=0)
+        messages = [{"role": "user", "content": "Where did the time go?"}]
+        for script in ("whole", "waits"):
+            with self.request(script):
+                chunks = client.chat.completions.create(
+                    model="m", messages=messages, stream=True,
+                    extra_headers={"x-latspan-script": script},
+                )
+                for number, _ in enumerate(chunks):
+                    if (script, number) == ("waits", 1):
+                        waiting.append(self)
+"""
+
+
+@pytest.mark.parametrize("end", ["quit", "stop"])
+def test_a_user_that_locust_interrupts_has_a_cancelled_request(tmp_path: Path, end: str) -> None:
+    """After the time that it waited, with what it had received; Locust's tables do not count it."""
+    folder = tmp_path / "recording"
+    file = tmp_path / "locustfile.py"
+    file.write_text(INTERRUPTED)
+    scripts = {
+        "whole": Script.chat(tokens=3, prefill_ms=5, gap_ms=1),
+        "waits": Script.chat(tokens=3, prefill_ms=5, gap_ms=1, stalls_ms={2: 100_000}),
+    }
+    with ScriptedServer(named=scripts) as server:
+        command = (sys.executable, "-m", "locust", "-f", str(file), "--headless", "--json")
+        done = subprocess.run(
+            (*command, "-u", "4", "-r", "4", "-t", "90s", "--skip-log", "--latspan-record", folder),
+            env={**os.environ, "URL": server.base_url, "END": end},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    counted = {row["name"]: (row["num_requests"], row["num_failures"])
+               for row in json.loads(done.stdout)}  # fmt: skip
+    records = list(latspan.open_recording(folder).records())
+
+    assert Counter((str(each.kind), str(each.outcome)) for each in records) == {
+        ("call", "completed"): 4,
+        ("request", "completed"): 4,
+        ("call", "cancelled"): 4,
+        ("request", "cancelled"): 4,
+    }
+    assert counted == {"whole": (4, 0)}
+    for record in records:
+        if record.outcome is Outcome.CANCELLED and record.kind is Kind.CALL:
+            first = record.metrics["time_to_first_token"].value
+            assert 0 < first < record.duration_ns
+            assert record.segments[-1].end_ns == record.duration_ns

@@ -76,6 +76,8 @@ def _write_recording(path: str, folder: str) -> int:
         print_message(f"lacks: {lack}")
     for note in imported.skipped:
         print_message(f"skipped: {note}")
+    for sentence in imported.left_out:
+        print_message(f"missing: {sentence}")
     return 0
 
 
@@ -87,10 +89,17 @@ def _write_table(path: str, file: str) -> int:
     # A missing package is reported before a long file is read.
     require_parquet()
     records: Iterable[RequestRecord]
-    records = open_recording(path).records() if is_recording(path) else read_any(path).records
+    left_out: tuple[str, ...] = ()
+    if is_recording(path):
+        records = open_recording(path).records()
+    else:
+        imported = read_any(path)
+        records, left_out = imported.records, imported.left_out
     with replacing(file) as written:
         rows = write_parquet(records, written)
     print_message(f"{file}: {count(rows, 'record')}")
+    for sentence in left_out:
+        print_message(f"missing: {sentence}")
     return 0
 
 

@@ -35,6 +35,7 @@ from latspan.histogram._precision import FULL_PRECISION, Precision
 
 __all__ = [
     "FORMAT",
+    "LEGEND",
     "OURS_BEGINS",
     "Closing",
     "DataLine",
@@ -55,7 +56,9 @@ FORMAT: Final = "#[Histogram log format version "
 OURS_BEGINS: Final = "#[latspan log 1]"
 """Line after which every interval ends with a closing line."""
 
-_LEGEND: Final = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
+LEGEND: Final = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
+"""Names of the columns, the only line in quotes that a log has."""
+
 _TAG: Final = "Tag="
 _NOT_IN_A_TAG: Final = re.compile(r"[,\s]")
 _SECONDS: Final = re.compile(r"\d{1,12}(\.\d{0,12})?", re.ASCII)
@@ -131,7 +134,7 @@ def header_lines(start_epoch_ns: int) -> str:
         f"#[StartTime: {_seconds(start_epoch_ns // NS_PER_MS)} (seconds since epoch),"
         f" {start:%a %b %d %H:%M:%S} UTC {start:%Y}]\n"
         f"{OURS_BEGINS}\n"
-        f"{_LEGEND}\n"
+        f"{LEGEND}\n"
     )
 
 

@@ -5,10 +5,15 @@ In a log written by latspan, an interval has several lines and counts only if it
 present. The reader collects lines until that line arrives. Lines left over before another closing
 line, a new header or the end of the file are reported as truncated. In any other log, each data
 line is an interval.
+
+A spreadsheet or a CSV tool puts fields or whole lines in quotes, ends lines with CRLF, and may
+begin the file with a byte order mark. Such lines are read as they were before; the checksum of an
+interval confirms it. Every line is used, or is a comment, or is reported.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import zlib
@@ -31,6 +36,7 @@ from latspan.histogram._limits import (
 )
 from latspan.histogram._log_lines import (
     FORMAT,
+    LEGEND,
     OURS_BEGINS,
     Closing,
     DataLine,
@@ -44,9 +50,13 @@ from latspan.histogram._log_lines import (
 
 __all__ = ["HistogramLog", "LoggedInterval", "TruncatedInterval", "read_log"]
 
-_FUSED: Final = re.compile(rb"(?<!^)(?=#\[(?:latspan |Histogram log format ))")
+_FUSED: Final = re.compile(rb"(?<!^)(?<!^\")(?=#\[(?:latspan |Histogram log format ))")
 _TIME: Final = re.compile(r"#\[(?P<which>Start|Base)Time: *(?P<seconds>[\d.]+)")
+_WRONG_TIME: Final = re.compile(r"#\[(?:Start|Base)Time: *[^\s\d]")
+_OURS: Final = "#[latspan log "
+_FIELD: Final = re.compile(r'"(?P<quoted>[^"]*(?:""[^"]*)*)"|[^",][^,]*|')
 _A_YEAR_NS: Final = 365 * 24 * 3600 * NS_PER_S
+_NEWER: Final = "install a newer latspan"
 _MEND: Final = "use the file as it was written; if it is damaged, remove this line"
 
 
@@ -140,7 +150,7 @@ class _Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.raw.decode("utf-8", "replace").rstrip("\r")
+        return self.raw.decode("utf-8", "replace")
 
 
 class _Reading:
@@ -163,11 +173,17 @@ class _Reading:
                 self._ours, self._start_ns, self._base_ns = False, None, None
             elif text == OURS_BEGINS:
                 self._ours = True
+            elif text.startswith(_OURS) and text.endswith("]"):
+                self._refuse(line, f"the log was written in another form: {text[:40]}", _NEWER)
             elif (time := _TIME.match(text)) is not None:
                 self._read_time(line, time["which"], time["seconds"])
+            elif _WRONG_TIME.match(text) is not None:
+                self._refuse(line, "a damaged start time")
+            elif _is_legend(text):
+                continue
             elif self._ours:
                 yield from self._read_ours(line, text)
-            elif text.strip() and not text.startswith(("#", '"')):
+            elif text.strip() and not text.startswith("#"):
                 yield from self._read_foreign(line, text)
         self._tear(self._open)
 
@@ -285,8 +301,28 @@ class _Reading:
                 ended = raw.endswith(b"\n")
                 if not ended and len(raw) == LONGEST_LINE:
                     self._refuse(_Line(number, raw, ended), "the line is longer than 1 MiB")
-                for part in _FUSED.split(raw.removesuffix(b"\n")):
-                    yield _Line(number, part, ended)
+                if number == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)
+                written = raw.removesuffix(b"\n")
+                for part in _FUSED.split(written.rstrip(b"\r")):
+                    yield self._unquoted(_Line(number, part, ended))
+
+    def _unquoted(self, line: _Line) -> _Line:
+        """Return a line as it was before a CSV tool put all of it, or fields of it, in quotes."""
+        if b'"' not in line.raw:
+            return line
+        text = line.text
+        if text.startswith("#") or _is_legend(text):
+            return line
+        fields = _fields_of(text)
+        if fields is None:
+            # The end of a quote may be missing because the line is not complete.
+            if not line.ended:
+                return line
+            self._refuse(line, "a quote that is not closed, or ends before its field")
+        if len(fields) > 1 and not text.startswith('"#') and any("," in each for each in fields):
+            self._refuse(line, "a field with a comma in it")
+        return line._replace(raw=",".join(fields).encode())
 
     def _tear(self, lines: Sequence[_Line]) -> None:
         if lines:
@@ -298,9 +334,33 @@ class _Reading:
         ) from None
 
 
+def _is_legend(text: str) -> bool:
+    """Return whether a line has the names of the columns, or the beginning of them."""
+    # Source: HdrHistogram, ``HistogramLogReader``, which recognises it by the first name.
+    return text.startswith(('"StartTimestamp"', "StartTimestamp,")) or (
+        text != "" and LEGEND.startswith(text)
+    )
+
+
+def _fields_of(text: str) -> list[str] | None:
+    """Return the fields of a line of CSV; ``None`` if its quotes are wrong."""
+    # Not the module csv: its limit for the length of a field is one of the whole process.
+    fields: list[str] = []
+    at = 0
+    while True:
+        found = _FIELD.match(text, at)
+        if found is None or (found.end() < len(text) and text[found.end()] != ","):
+            return None
+        quoted: str | None = found["quoted"]
+        fields.append(found[0] if quoted is None else quoted.replace('""', '"'))
+        at = found.end() + 1
+        if at > len(text):
+            return fields
+
+
 def _is_of_ours(text: str) -> bool:
     """Return whether the line is part of an interval written by latspan, even if truncated."""
-    if not text or text.startswith('"'):
+    if not text:
         return False
     comment = "#[latspan "
     return text[0] != "#" or text.startswith(comment) or comment.startswith(text)

@@ -24,6 +24,7 @@ from latspan._targets import parse_percentile_of
 from latspan._units import NS_PER_MS
 from latspan._version import __version__
 from latspan.errors import ConfigError
+from latspan.testing._folder_lock import locked
 
 if TYPE_CHECKING:
     from latspan._study.compare import Run
@@ -158,6 +159,9 @@ def add_to_baseline(
     """
     Add the run of a test to a baseline file, which is created if it does not exist.
 
+    Several processes may add to one file at the same time: each run is kept. A process that is
+    interrupted leaves the file as it was.
+
     Args:
         records: Records of the test.
         file: File to write.
@@ -173,20 +177,32 @@ def add_to_baseline(
     with needs_study():
         from latspan._study.compare import baseline_document, check_baseline_name, read_baseline
     check_baseline_name(file)
-    path = Path(file)
-    runs = [*(read_baseline(path) if path.exists() else ()), _run_of(records, kind)]
-    text = json.dumps(baseline_document(runs), indent=1, allow_nan=False) + "\n"
+    run = _run_of(records, kind)
     try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=".latspan-", delete=False
-        ) as written:
-            written.write(text)
-        Path(written.name).replace(path)
+        # Of a symbolic link, the file that it points to is replaced, and that file's folder locked.
+        path = Path(os.path.realpath(file))
+        with locked(path.parent):
+            runs = [*(read_baseline(path) if path.exists() else ()), run]
+            text = json.dumps(baseline_document(runs), indent=1, allow_nan=False) + "\n"
+            _replace(path, text)
     except OSError as error:
         raise ConfigError(
             f"cannot write to {file}: {error.strerror}",
-            hint="use a path in an existing folder that you can write to",
+            hint="use a path in an existing folder that you can write to, on a local disk",
         ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    with NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, prefix=".latspan-", delete=False
+    ) as written:
+        try:
+            written.write(text)
+            written.flush()
+            Path(written.name).replace(path)
+        except BaseException:
+            Path(written.name).unlink()
+            raise
 
 
 def _run_of(records: Sequence[RequestRecord], kind: Kind) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from latspan.cli import main
 
 DATA: Final = Path(__file__).parents[2] / "data"
 TRACES: Final = str(DATA / "collector-0.159.0.jsonl")
+TEXT: Final = Path(TRACES).read_text()
 REPORT: Final = str(DATA / "guidellm-0.8.1.json")
 
 
@@ -46,6 +48,19 @@ def test_traces_become_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = recording.snapshot()
     assert (snapshot.count(kind="request"), snapshot.count(kind="call")) == (3, 5)
     assert snapshot.segment("queue", kind="call").count() == 3
+
+
+@pytest.mark.parametrize("arguments", [["monday"], ["table.parquet", "--to", "parquet"]])
+def test_spans_that_are_left_out_are_stated(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also for a table, which has no place for a note."""
+    file = folder / "traces.jsonl"
+    file.write_text(re.sub(r'"endTimeUnixNano":"\d+"', '"endTimeUnixNano":"0"', TEXT, count=1))
+
+    assert main(["convert", str(file), *arguments]) == 0
+
+    assert "missing: 1 span was left out: its end is missing" in capsys.readouterr().err
 
 
 def test_a_report_of_guidellm_becomes_a_recording(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import subprocess
 import sys
@@ -200,6 +202,85 @@ def test_a_log_of_others_is_read_line_by_line(tmp_path: Path) -> None:
         (1_441_812_280_974_000_000, 1_441_812_281_974_000_000, None),
     ]
     assert log.truncated == [TruncatedInterval(8, 8)]
+
+
+def requoted(text: str, form: str) -> str:
+    """Return a log as a CSV tool writes it, or a spreadsheet that read one column."""
+    if form == "lines":
+        lines = [[line] for line in text.splitlines()]
+    else:
+        lines = list(csv.reader(text.splitlines()))
+    written = io.StringIO()
+    quoting = csv.QUOTE_MINIMAL if form == "where needed" else csv.QUOTE_ALL
+    csv.writer(written, quoting=quoting).writerows(lines)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("form", ["fields", "lines", "where needed"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "with a byte order mark"])
+def test_a_log_that_went_through_a_csv_tool_is_the_same(
+    tmp_path: Path, form: str, mark: str
+) -> None:
+    """The checksum confirms each interval; the lines of another program have none."""
+    ours, others = tmp_path / "ours.hlog", tmp_path / "others.hlog"
+    text = encode(histogram_of(7))
+    others.write_text(
+        "#[Histogram log format version 1.3]\n"
+        "#[StartTime: 1441812279.474 (seconds since epoch), Wed Sep 09 08:24:39 PDT 2015]\n"
+        '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'
+        f"Tag=x,0.127,1.007,2.769,{text}\n"
+        f"1.5,1,2.769,{text}\n"
+    )
+    logged(ours, *SMALL)
+    for path in (ours, others):
+        before = list(read_log(path))
+        assert before
+        written = mark + requoted(path.read_text(), form)
+        path.write_bytes(written.encode())
+
+        log = read_log(path)
+
+        assert (list(log), log.truncated) == (before, [])
+
+
+@pytest.mark.parametrize("beginning", ["", "#[latspan log 1]\n"], ids=["another log", "latspan's"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"Tag=x,1.000,1.000,0.000,HISTF',
+        '"Tag=x"y,1.000,1.000,0.000,HISTF',
+        '"Tag=x,y",1.000,1.000,0.000,HISTF',
+        'Tag=x,"1.000,1.000,0.000,HISTF',
+    ],
+)
+def test_a_line_with_wrong_quotes_is_an_error_with_its_number(
+    tmp_path: Path, beginning: str, line: str
+) -> None:
+    """It was skipped, and its values were missing from the result without a word."""
+    path = tmp_path / "a.hlog"
+    path.write_text(f"#[Histogram log format version 1.3]\n{beginning}{line}\n")
+
+    with pytest.raises(HistogramFormatError, match=f"line {3 if beginning else 2}: a "):
+        list(read_log(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("#[latspan log 2]", "another form"),
+        ("#[StartTime: yesterday]", "damaged start time"),
+        ("#[BaseTime: -1 (seconds since epoch)]", "damaged start time"),
+    ],
+)
+def test_a_comment_that_matters_and_cannot_be_read_is_an_error(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    """Without it, every line after it would be read wrongly."""
+    path = tmp_path / "a.hlog"
+    path.write_text(f"#[Histogram log format version 1.3]\n{line}\n")
+
+    with pytest.raises(HistogramFormatError, match=f"line 2: .*{message}"):
+        list(read_log(path))
 
 
 def test_logs_put_behind_each_other_are_one(tmp_path: Path) -> None:

@@ -336,8 +336,11 @@ class Recording:
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        for lack in self.manifest.get("conversion", {}).get("lacks", ()):
+        conversion = self.manifest.get("conversion", {})
+        for lack in conversion.get("lacks", ()):
             yield f"{CONVERTED}{lack}."
+        for sentence in conversion.get("left_out", ()):
+            yield f"Missing: {sentence}."
         files = self._files()
         processes = len({file.process for file in files})
         if processes > 1:

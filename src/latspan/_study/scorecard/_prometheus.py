@@ -13,6 +13,7 @@ one, so the largest count of any segment is the number of requests.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from latspan._segments import Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.traces import JsonServer
 from latspan._units import NS_PER_S
+from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of
 
@@ -152,9 +154,11 @@ class _Query:
         counts: dict[_Key, int] = {}
         for labels, sample in found:
             key = self._key(labels)
-            number = round(float(sample["value"][1]))
-            if key is not None and number:
-                counts[key] = number
+            number = float(sample["value"][1])
+            if not math.isfinite(number):
+                raise self._server.error("returned a count that is not a number")
+            if key is not None and round(number):
+                counts[key] = round(number)
         return counts
 
     def values(self, metric: str) -> dict[_Key, Histogram]:
@@ -165,7 +169,13 @@ class _Query:
         for labels, sample in self._server.query(query, at_s=self._end_s):
             key = self._key(labels)
             if key is not None and "histogram" in sample:
-                values[key] = _histogram_of(sample["histogram"][1])
+                histogram = _histogram_of(sample["histogram"][1])
+                if histogram is None:
+                    raise self._server.error(
+                        f"has a histogram {name} whose values are not known",
+                        "store latspan's histograms as native ones, which are exponential",
+                    )
+                values[key] = histogram
         return values
 
     def _increase(self, name: str) -> str:
@@ -193,10 +203,16 @@ def _label_of(attribute: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)
 
 
-def _histogram_of(sample: Mapping[str, Any]) -> Histogram:
-    """Return a native histogram of seconds: each value counts as the middle of its bucket."""
+def _histogram_of(sample: Mapping[str, Any]) -> Histogram | None:
+    """
+    Return a native histogram of seconds: each value counts as the middle of its bucket.
+
+    The result is ``None`` if a bucket has no end, as in a histogram with buckets of its own.
+    """
     buckets: dict[int, int] = {}
     for _, low, high, count in sample.get("buckets", ()):
+        if not all(math.isfinite(float(each)) for each in (low, high, count)):
+            return None
         number = round(float(count))
         if number > 0:
             # Buckets grow exponentially, so their middle is the geometric one.
@@ -216,6 +232,10 @@ class _Server:
 
     def __init__(self, url: str) -> None:
         self._server = JsonServer(url.rstrip("/").removesuffix("/api/v1"), "Prometheus", _HINT)
+
+    def error(self, what: str, hint: str | None = None) -> ConfigError:
+        """Return an error that names the server."""
+        return self._server.error(what, hint)
 
     def query(self, promql: str, *, at_s: float) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
         """

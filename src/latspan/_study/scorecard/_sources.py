@@ -70,7 +70,7 @@ def _add(builder: ScorecardBuilder, path: Path) -> Iterator[str]:
     else:
         imported = read_any(path)
         builder.add_records(imported.records, unsent=_unsent(imported.measurement or {}))
-        yield from (f"{path}: {note}" for note in imported.skipped)
+        yield from (f"{path}: {note}" for note in (*imported.skipped, *imported.left_out))
 
 
 def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:

@@ -49,8 +49,9 @@ def read_any(
                 f"{os.fspath(path)} has no request or call of {wanted}",
                 hint="omit the service and the route, to read those of all",
             )
+        unusable = "".join(f"; {each}" for each in imported.left_out)
         raise RecordingError(
-            f"{os.fspath(path)} has no request or call",
+            f"{os.fspath(path)} has no request or call{unusable}",
             hint="use a file with latspan's spans, or with inference spans of OpenTelemetry's"
             " GenAI conventions",
         )
@@ -85,6 +86,7 @@ def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Imp
             "format": imported.format,
             "lacks": list(imported.lacks),
             "skipped": list(imported.skipped),
+            "left_out": list(imported.left_out),
         }
     )
     if imported.measurement:

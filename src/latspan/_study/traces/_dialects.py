@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from latspan import semconv
 from latspan._units import NS_PER_S
 
-__all__ = ["INSTRUMENTATIONS", "Dialect", "Event", "Inference", "inference_of"]
+__all__ = ["INSTRUMENTATIONS", "Dialect", "Event", "Inference", "inference_of", "is_arrival"]
 
 
 class Dialect(StrEnum):
@@ -128,6 +128,11 @@ _NAMES: Final[Mapping[str, Sequence[str]]] = {
     semconv.GEN_AI_RESPONSE_ID: ("gen_ai.request.id",),
 }
 """Other names of each attribute, in the order in which they are looked for."""
+
+
+def is_arrival(event: Event) -> bool:
+    """Return whether an event is the arrival of a chunk."""
+    return event.name in _CHUNKS or event.name == _FIRST_CHUNK
 
 
 def inference_of(

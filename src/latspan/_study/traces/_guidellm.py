@@ -4,6 +4,9 @@ Records from guidellm's benchmark report in JSON, version 0.4 to 0.8.
 guidellm measures with the wall clock, and records of a request when it was started, when its first
 and last token came and when it ended. Prompts and responses are in the report and are not read.
 
+A request that the end of the benchmark cut off is in the group ``incomplete``. It is a cancelled
+call whose duration is the time that it had waited. guidellm ignores requests that it had not begun.
+
 Source: guidellm 0.8.1, ``guidellm/schemas``: ``GenerativeRequestStats``, ``RequestTimings``.
 """
 
@@ -11,17 +14,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan import semconv
+from latspan._drawing import count
 from latspan._metrics import MetricValue, time_per_output_token
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Source
 from latspan._shown import address
 from latspan._study.traces._imported import Imported
-from latspan._study.traces._spans import UNREADABLE, checked_ns
+from latspan._study.traces._spans import (
+    EXCESS_NS,
+    EXCESS_SHARE,
+    UNREADABLE,
+    SpanFault,
+    checked_ns,
+    fault_of,
+)
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
@@ -37,6 +49,12 @@ _OUTCOMES: Final = {
     "successful": Outcome.COMPLETED,
     "errored": Outcome.ERROR,
     "incomplete": Outcome.CANCELLED,
+}
+_MARKS: Final = {
+    Mark.FIRST_CHUNK: "first_request_iteration",
+    Mark.FIRST_TOKEN: "first_token_iteration",
+    Mark.FIRST_VISIBLE: "first_output_token_iteration",
+    Mark.LAST_TOKEN: "last_token_iteration",
 }
 _WITH_SCHEDULE: Final = frozenset({"async", "constant", "poisson", "trace", "replay"})
 """Strategies in which each request is due at an instant of its own."""
@@ -86,6 +104,7 @@ def read_guidellm(path: str | os.PathLike[str]) -> Imported:
         ]
         records = tuple(record for each in read for record in each.records())
         misdated = sum(each.misdated for each in read)
+        left_out = (sentence for each in read for sentence in each.left_out())
         return Imported(
             "guidellm",
             tuple(sorted(records, key=lambda each: each.start_epoch_ns + each.duration_ns)),
@@ -95,6 +114,7 @@ def read_guidellm(path: str | os.PathLike[str]) -> Imported:
             else (),
             conditions=_conditions(report, model),
             measurement={"kind": Kind.CALL.value, "steps": [each.account() for each in read]},
+            left_out=tuple(left_out),
         )
     except UNREADABLE as error:
         raise RecordingError(
@@ -119,14 +139,19 @@ class _Benchmark:
     ) -> None:
         self._number = number
         self._requests: Mapping[str, Any] = benchmark["requests"]
-        self._strategy: Mapping[str, Any] = benchmark.get("config", {}).get("strategy", {})
+        config: Mapping[str, Any] = benchmark.get("config", {})
+        self._strategy: Mapping[str, Any] = config.get("strategy", {})
+        self._sample_size: object = config.get("sample_size")
         self._attributes = {} if model is None else {"model": model}
         metrics = benchmark.get("scheduler_metrics", {})
         self._from: float = metrics.get("measure_start_time") or float("-inf")
+        self._made: Mapping[str, int] = metrics.get("requests_made") or {}
         self._until: float = metrics.get("measure_end_time") or float("inf")
         self._begun: float = benchmark.get("start_time") or float("-inf")
         self._unsent = 0
         self._read = 0
+        self._faults: Counter[SpanFault] = Counter()
+        self._outside = 0
         self.misdated = 0
 
     def records(self) -> Iterator[RequestRecord]:
@@ -136,8 +161,32 @@ class _Benchmark:
                 if timings["request_start"] is None:
                     self._unsent += 1
                     continue
-                yield self._record(request, timings, outcome)
                 self._read += 1
+                start, end = _instant(timings["request_start"]), _instant(_end_of(timings))
+                fault = fault_of(start, end)
+                if fault is not None:
+                    self._faults[fault] += 1
+                    continue
+                yield self._record(request, timings, outcome)
+
+    def left_out(self) -> Iterator[str]:
+        """Yield which requests and values are missing, after the records were read."""
+        for fault in SpanFault:
+            if self._faults[fault]:
+                yield fault.sentence(self._faults[fault], "request")
+        if self._outside:
+            yield (
+                f"instants of {count(self._outside, 'request')} were left out: they are outside"
+                " the request"
+            )
+        kept = {state: len(self._requests.get(state) or ()) for state in _OUTCOMES}
+        made = {state: self._made.get(state, number) for state, number in kept.items()}
+        if self._sample_size is not None and any(kept[state] < made[state] for state in kept):
+            listed = ", ".join(f"{kept[state]:,} of {made[state]:,} {state}" for state in kept)
+            yield (
+                f"guidellm kept a sample of each group of requests ({listed}), so the shares of"
+                " the outcomes are not those of the load test"
+            )
 
     def account(self) -> dict[str, object]:
         """Return the account of the benchmark, after its records were read."""
@@ -155,19 +204,19 @@ class _Benchmark:
         self, request: Mapping[str, Any], timings: Mapping[str, Any], outcome: Outcome
     ) -> RequestRecord:
         start: float = timings["request_start"]
-        end: float = timings["request_end"] or timings["resolve_end"]
-        start_ns, end_ns = checked_ns(round(start * NS_PER_S)), checked_ns(round(end * NS_PER_S))
-        duration_ns = max(0, end_ns - start_ns)
-        marks = {
-            mark: min(max(0, round((at - start) * NS_PER_S)), duration_ns)
-            for mark, at in (
-                (Mark.FIRST_CHUNK, timings.get("first_request_iteration")),
-                (Mark.FIRST_TOKEN, timings.get("first_token_iteration")),
-                (Mark.FIRST_VISIBLE, timings.get("first_output_token_iteration")),
-                (Mark.LAST_TOKEN, timings.get("last_token_iteration")),
-            )
-            if at is not None
+        start_ns, end_ns = (checked_ns(_instant(each)) for each in (start, _end_of(timings)))
+        duration_ns = end_ns - start_ns
+        known = {
+            mark: round((at - start) * NS_PER_S)
+            for mark, name in _MARKS.items()
+            if (at := timings.get(name)) is not None
         }
+        # guidellm's clock can be adjusted in the middle of a request.
+        excess_ns = max(EXCESS_NS, duration_ns // EXCESS_SHARE)
+        if any(not -excess_ns <= at_ns <= duration_ns + excess_ns for at_ns in known.values()):
+            self._outside += 1
+            known = {}
+        marks = {mark: min(max(0, at_ns), duration_ns) for mark, at_ns in known.items()}
         tokens = _tokens(request)
         details: dict[str, object] = {
             semconv.LATSPAN_LOAD_PHASE: "warmup"
@@ -198,8 +247,8 @@ class _Benchmark:
             outcome=outcome,
             start_epoch_ns=start_ns,
             duration_ns=duration_ns,
-            segments=tuple(_segments(marks, duration_ns)),
-            metrics=_metrics(marks, duration_ns, tokens),
+            segments=tuple(_segments(marks, duration_ns, outcome)),
+            metrics=_metrics(marks, duration_ns, tokens, outcome),
             tokens=tokens,
             attributes=self._attributes,
             marks_ns={Mark.START.value: 0, **marks, Mark.DONE.value: duration_ns},
@@ -207,9 +256,21 @@ class _Benchmark:
         )
 
 
-def _segments(marks: Mapping[Mark, int], duration_ns: int) -> Iterator[Segment]:
+def _end_of(timings: Mapping[str, Any]) -> object:
+    return timings.get("request_end") or timings.get("resolve_end")
+
+
+def _instant(seconds: object) -> int:
+    """Return a Unix time in nanoseconds; 0 if there is none."""
+    return round(cast("float", seconds or 0) * NS_PER_S)
+
+
+def _segments(marks: Mapping[Mark, int], duration_ns: int, outcome: Outcome) -> Iterator[Segment]:
     first = marks.get(Mark.FIRST_TOKEN, duration_ns)
     last = max(first, marks.get(Mark.LAST_TOKEN, duration_ns))
+    if outcome is not Outcome.COMPLETED:
+        # It still waited for the next token, and never came to closing the stream.
+        last = duration_ns
     for name, start_ns, end_ns, source in (
         (SegmentName.UNATTRIBUTED, 0, first, Source.UNKNOWN),
         (SegmentName.DECODE, first, last, Source.MEASURED),
@@ -220,7 +281,7 @@ def _segments(marks: Mapping[Mark, int], duration_ns: int) -> Iterator[Segment]:
 
 
 def _metrics(
-    marks: Mapping[Mark, int], duration_ns: int, tokens: TokenCounts
+    marks: Mapping[Mark, int], duration_ns: int, tokens: TokenCounts, outcome: Outcome
 ) -> dict[str, MetricValue]:
     metrics = {"duration": MetricValue(duration_ns)}
     for name, mark in (
@@ -230,7 +291,8 @@ def _metrics(
     ):
         if mark in marks:
             metrics[name] = MetricValue(marks[mark])
-    if Mark.FIRST_TOKEN in marks and Mark.LAST_TOKEN in marks and tokens.output is not None:
+    whole = outcome is Outcome.COMPLETED and {Mark.FIRST_TOKEN, Mark.LAST_TOKEN} <= marks.keys()
+    if whole and tokens.output is not None:
         generation_ns = marks[Mark.LAST_TOKEN] - marks[Mark.FIRST_TOKEN]
         each_ns = time_per_output_token(generation_ns, tokens.output)
         if each_ns is not None and generation_ns > 0:

@@ -19,6 +19,8 @@ class Imported:
         records: The requests, in the order of their ends.
         lacks: What a recording of latspan has and these requests do not, one sentence each.
         skipped: What could not be used, one sentence each.
+        left_out: Which requests or values are missing because their time is not known, one sentence
+            each, with the number.
         conditions: Conditions of the measurement, by name.
         measurement: Account of a load test: its number of unsent requests.
         about: Where the requests come from and what was left out, as sentences.
@@ -31,9 +33,10 @@ class Imported:
     conditions: dict[str, object] | None = None
     measurement: dict[str, object] | None = None
     about: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know about the records, one sentence each."""
-        short = (*self.lacks, *self.skipped)
+        short = (*self.lacks, *self.skipped, *self.left_out)
         return (*self.about, *(f"{each[0].upper()}{each[1:]}." for each in short))

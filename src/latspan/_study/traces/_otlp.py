@@ -30,7 +30,7 @@ from latspan._study.traces._foreign import (
     with_server,
 )
 from latspan._study.traces._imported import Imported
-from latspan._study.traces._spans import SpanFile, SpanRow, read_spans, seconds_as_ns
+from latspan._study.traces._spans import SpanFault, SpanFile, SpanRow, read_spans, seconds_as_ns
 from latspan._study.traces._tiling import Piece, segments_without_span, tiled
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import BILLIONTHS, MetricUnit
@@ -58,6 +58,20 @@ _TOKENS: Final = {
     "audio_output": semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS,
 }
 _REJECTED: Final = frozenset({"429", "RateLimitError", "TooManyRequests"})
+
+_WORDS: Final = {
+    Outcome.TIMEOUT: ("timeout", "deadline"),
+    Outcome.CANCELLED: ("cancel", "greenletexit"),
+    Outcome.CLOSED_EARLY: ("generatorexit",),
+}
+"""
+Parts of the error types of calls that did not fail: ``asyncio.CancelledError``, gRPC's
+``DEADLINE_EXCEEDED``, gevent's ``GreenletExit``, and the exception with which Python ends a stream
+that its reader has left.
+"""
+
+_CLIENT_CLOSED: Final = "499"
+"""Status that gateways write if the client closed the connection before the response."""
 
 _LONGEST_LAG_S: Final = 1e9
 """Longest dispatch lag that is believed, in seconds."""
@@ -144,7 +158,29 @@ def requests_in(
         )
     if spans.others:
         skipped.append(f"{count(spans.others, 'span')} of no request or call not used")
-    return Imported("otlp", tuple(record for _, record in kept), tuple(lacks), tuple(skipped))
+    return Imported(
+        "otlp",
+        tuple(record for _, record in kept),
+        tuple(lacks),
+        tuple(skipped),
+        left_out=tuple(_left_out(spans)),
+    )
+
+
+def _left_out(spans: SpanFile) -> Iterator[str]:
+    for fault in SpanFault:
+        if spans.faults[fault]:
+            yield fault.sentence(spans.faults[fault], "span")
+    if spans.chunks_outside:
+        yield (
+            f"the chunk times of {count(spans.chunks_outside, 'span')} were left out: a chunk"
+            " arrived outside its span"
+        )
+    if spans.late_first:
+        yield (
+            f"the time to the first chunk or token of {count(spans.late_first, 'span')} was left"
+            " out: it is longer than the span"
+        )
 
 
 class _Trees:
@@ -347,9 +383,11 @@ def _outcome(row: SpanRow) -> Outcome:
     status = str(row.attributes.get(semconv.HTTP_RESPONSE_STATUS_CODE, ""))
     if status == "429" or any(each in error for each in _REJECTED):
         return Outcome.REJECTED
-    if "timeout" in error.lower():
-        return Outcome.TIMEOUT
-    if "cancel" in error.lower():
+    lowered = error.lower()
+    for outcome, words in _WORDS.items():
+        if any(word in lowered for word in words):
+            return outcome
+    if status == _CLIENT_CLOSED:
         return Outcome.CANCELLED
     return Outcome.ERROR if error or row.failed else Outcome.COMPLETED
 

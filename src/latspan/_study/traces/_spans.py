@@ -14,22 +14,29 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
+from latspan._drawing import count
 from latspan._recording.folder._lines import LARGEST
-from latspan._study.traces._dialects import Dialect, Event, inference_of
-from latspan._units import NS_PER_S
+from latspan._study.traces._dialects import Dialect, Event, inference_of, is_arrival
+from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.errors import RecordingError
 
 __all__ = [
+    "EXCESS_NS",
+    "EXCESS_SHARE",
     "UNREADABLE",
+    "SpanFault",
     "SpanFile",
     "SpanRow",
     "checked_ns",
+    "fault_of",
     "read_spans",
     "seconds_as_ns",
     "spans_of",
@@ -47,6 +54,22 @@ _SCOPE: Final = "latspan"
 _LONGEST_S: Final = 10.0**9
 """Longest time that an attribute can state, in seconds: 31 years."""
 
+_MAX_DURATION_NS: Final = 30 * 24 * 3600 * NS_PER_S
+"""Longest duration that is believed: 30 days. Longer ones come from a wrong start or end."""
+
+_FIRSTS: Final = (
+    semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+    f"{semconv.GEN_AI_LATENCY_PREFIX}time_to_first_token",
+)
+"""Attributes of other instrumentations with the time from the start to the first chunk or token."""
+
+EXCESS_NS: Final = 5 * NS_PER_MS
+EXCESS_SHARE: Final = 100
+"""
+A time to the first chunk may exceed its span by 5 ms, or by 1 % if that is more: two clocks'
+readings. See :mod:`latspan._timeline._reconcile`, which allows a report the same.
+"""
+
 _HINT: Final = (
     "use a file of the Collector's file exporter in JSON, without compression: one message with"
     " resourceSpans per line"
@@ -60,6 +83,26 @@ UNREADABLE: Final = (
     RecursionError,
 )
 """Exceptions of a file that is damaged, or has another form than it should."""
+
+
+class SpanFault(Enum):
+    """
+    Why the time of a span is not known, or a time inside it; the value is a text for one and many.
+
+    A span whose time is not known has no place among the others, so no record follows from it.
+    """
+
+    NO_START = ("its start is missing", "their start is missing")
+    NO_END = ("its end is missing", "their end is missing")
+    OUT_OF_RANGE = ("its start or end is out of range", "their start or end is out of range")
+    ENDS_BEFORE_START = ("its end is before its start", "their end is before their start")
+    TOO_LONG = ("it takes more than 30 days", "they take more than 30 days")
+
+    def sentence(self, number: int, noun: str) -> str:
+        """Return how many were left out and why, without a period."""
+        one, many = self.value
+        was = f"was left out: {one}" if number == 1 else f"were left out: {many}"
+        return f"{count(number, noun)} {was}"
 
 
 class SpanRow(NamedTuple):
@@ -117,6 +160,11 @@ class SpanFile:
         others: Number of spans that no record follows from.
         cut_lines: Number of lines that are not complete.
         damaged: Number of spans that are not as OTLP specifies.
+        faults: Number of spans that no record follows from because their time is not known.
+        chunks_outside: Number of spans with a chunk that arrived outside their own time, so that
+            the arrival of all of their chunks is unknown.
+        late_first: Number of spans with a time to the first chunk or token that is longer than the
+            span, and so is not known.
     """
 
     rows: list[SpanRow] = field(default_factory=list[SpanRow])
@@ -125,6 +173,9 @@ class SpanFile:
     others: int = 0
     cut_lines: int = 0
     damaged: int = 0
+    faults: Counter[SpanFault] = field(default_factory=Counter[SpanFault])
+    chunks_outside: int = 0
+    late_first: int = 0
 
 
 def read_spans(path: Path) -> SpanFile:
@@ -264,7 +315,8 @@ def _add(
     parent_id = _id(parent, 8) if parent else None
     attributes = _plain(span.get("attributes") or ())
     is_server = span.get("kind") in _SERVER
-    start_ns, end_ns = checked_ns(span["startTimeUnixNano"]), checked_ns(span["endTimeUnixNano"])
+    fault = fault_of(span.get("startTimeUnixNano"), span.get("endTimeUnixNano"))
+    start_ns, end_ns = _known_span(span, fault)
     events = _events(span)
     seen.add(identity)
     if parent_id is not None:
@@ -272,12 +324,25 @@ def _add(
     if is_server and _HTTP_ROUTE in attributes:
         spans.routes[identity] = str(attributes[_HTTP_ROUTE])
     dialect, chunks_ns = Dialect.LATSPAN, ()
+    outside = False
     if not attributes.keys() & {semconv.LATSPAN_KIND, semconv.LATSPAN_SEGMENT}:
+        arrivals = [event for event in events if is_arrival(event)]
+        if fault is None and not all(start_ns <= event.at_ns <= end_ns for event in arrivals):
+            outside = True
+            events = [event for event in events if event not in arrivals]
         inference = inference_of(attributes, events, start_ns)
         if inference is None:
             spans.others += 1
             return
         dialect, attributes, chunks_ns = inference
+    if fault is not None:
+        spans.faults[fault] += 1
+        return
+    spans.chunks_outside += outside
+    if dialect is not Dialect.LATSPAN:
+        possible = _without_late_first(attributes, end_ns - start_ns)
+        spans.late_first += len(possible) < len(attributes)
+        attributes = possible
     spans.rows.append(
         SpanRow(
             trace_id,
@@ -285,8 +350,7 @@ def _add(
             str(span.get("name", "")),
             is_server,
             start_ns,
-            # A clock that was set back ends a span before its start.
-            max(start_ns, end_ns),
+            end_ns,
             (span.get("status") or _EMPTY).get("code") in _FAILED,
             attributes,
             service,
@@ -317,15 +381,65 @@ def checked_ns(value: str | int) -> int:
     return time_ns
 
 
+def _without_late_first(attributes: Mapping[str, Any], duration_ns: int) -> Mapping[str, Any]:
+    longest_ns = duration_ns + max(EXCESS_NS, duration_ns // EXCESS_SHARE)
+    late = [
+        name
+        for name in _FIRSTS
+        if (first_ns := seconds_as_ns(attributes.get(name))) is not None and first_ns > longest_ns
+    ]
+    return {name: value for name, value in attributes.items() if name not in late}
+
+
+def fault_of(start: object, end: object) -> SpanFault | None:
+    """
+    Return why the time of a span is not known; ``None`` if it is.
+
+    Args:
+        start: Unix time of its start in nanoseconds, as it is written; 0 and ``None`` are unknown.
+        end: Unix time of its end.
+    """
+    if _is_missing(start):
+        return SpanFault.NO_START
+    if _is_missing(end):
+        return SpanFault.NO_END
+    try:
+        start_ns, end_ns = checked_ns(cast("str", start)), checked_ns(cast("str", end))
+    except (ValueError, TypeError, OverflowError):
+        return SpanFault.OUT_OF_RANGE
+    if end_ns < start_ns:
+        return SpanFault.ENDS_BEFORE_START
+    return SpanFault.TOO_LONG if end_ns - start_ns > _MAX_DURATION_NS else None
+
+
+def _is_missing(time: object) -> bool:
+    # Protocol Buffers write an unset time as 0, or leave it out.
+    return time is None or (isinstance(time, str) and time.strip("0 ") == "") or time == 0
+
+
+def _known_span(span: Mapping[str, Any], fault: SpanFault | None) -> tuple[int, int]:
+    if fault is not None:
+        return 0, 0
+    return checked_ns(span["startTimeUnixNano"]), checked_ns(span["endTimeUnixNano"])
+
+
 def _events(span: Mapping[str, Any]) -> list[Event]:
     return [
         Event(
             str(event.get("name", "")),
-            checked_ns(event.get("timeUnixNano", 0)),
+            _event_ns(event.get("timeUnixNano", 0)),
             _plain(event.get("attributes") or ()),
         )
         for event in span.get("events") or ()
     ]
+
+
+def _event_ns(value: str | int) -> int:
+    """Return the Unix time of an event in nanoseconds; 0, which is before any span, if unknown."""
+    try:
+        return checked_ns(value)
+    except (ValueError, TypeError, OverflowError):
+        return 0
 
 
 def seconds_as_ns(value: object) -> int | None:

@@ -110,6 +110,27 @@ def test_counts_and_histograms_of_a_period() -> None:
     assert histogram.value_at_percentile(95) == pytest.approx(400_600_000, rel=0.002)
 
 
+@pytest.mark.parametrize(
+    "bucket", [[0, "0.4", "+Inf", "3"], [0, "NaN", "0.4", "3"], [0, "0.1", "0.2", "NaN"]], ids=str
+)
+def test_a_bucket_without_known_values_is_one_error(bucket: list[Any]) -> None:
+    """A histogram of another form ends with a bucket to infinity, in which no value is known."""
+
+    def answer(query: str, at_s: float) -> list[dict[str, Any]]:
+        if "segment" in query:
+            return answers(query, at_s)
+        return [{"metric": labels("completed"), "histogram": [at_s, {"buckets": [bucket]}]}]
+
+    with pytest.raises(ConfigError, match="latspan_time_to_first_token_seconds whose values"):
+        totals(answer)
+
+
+def test_a_count_that_is_not_a_number_is_one_error() -> None:
+    """It would be left out, or end in a traceback."""
+    with pytest.raises(ConfigError, match="a count that is not a number"):
+        totals(lambda _, at_s: [{"metric": labels("completed"), "value": [at_s, "NaN"]}])
+
+
 def test_each_period_is_asked_up_to_its_end_or_to_now() -> None:
     """Of this week only the time that has passed."""
     asked: list[tuple[str, float]] = []

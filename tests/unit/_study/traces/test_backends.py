@@ -217,6 +217,19 @@ def test_traces_of_tempo_that_are_incomplete_or_gone_are_stated() -> None:
     )
 
 
+@pytest.mark.parametrize("in_base64", [False, True], ids=["Jaeger", "Tempo"])
+def test_spans_without_a_known_time_are_left_out_and_counted(in_base64: bool) -> None:
+    """A span that was not ended has no end."""
+    told = message(1, 2, in_base64=in_base64)
+    del told["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["endTimeUnixNano"]
+    answers = tempo(1, trace_1={"trace": told}) if in_base64 else jaeger(traces={"result": told})
+    with serving(answers) as backend:
+        found = read_backend(backend.url, SHOP, now_ns=NOW_NS)
+
+    assert [each.duration_ns for each in found.records] == [10**9]
+    assert found.notes[-1] == "1 span was left out: its end is missing."
+
+
 @pytest.mark.parametrize("answers", [jaeger(), tempo(), jaeger(traces={"result": {}})])
 def test_an_empty_window_is_no_error(answers: dict[str, Answer]) -> None:
     """The notes state that it is empty, and how to ask for more."""

@@ -280,3 +280,22 @@ def test_a_call_that_seems_to_end_after_its_request_comes_before_it() -> None:
     found = imported(served_by("shop", span(1, request), span(2, call, parent=1, end_ms=1_701)))
 
     assert [each.kind for each in found.records] == [Kind.CALL, Kind.REQUEST]
+
+
+@pytest.mark.parametrize("at_ns", [0, START_NS - 1, START_NS + 1_701 * MS, 2**64])
+def test_chunks_outside_their_span_have_no_times(at_ns: int) -> None:
+    """No gap of 56 years and no first chunk; the call itself counts."""
+    chunks = [
+        {"name": "llm.content.completion.chunk", "timeUnixNano": str(each)}
+        for each in (START_NS + 500 * MS, START_NS + 600 * MS, at_ns)
+    ]
+    found = imported(
+        served_by("shop", span(1, {**OFFICIAL, "llm.is_streaming": True}, events=chunks))
+    )
+    (record,) = found.records
+
+    assert record.metrics.keys() == {"duration"}
+    assert record.chunk_gaps == ()
+    assert found.left_out == (
+        "the chunk times of 1 span were left out: a chunk arrived outside its span",
+    )

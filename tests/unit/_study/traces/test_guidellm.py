@@ -148,6 +148,93 @@ def test_the_outcome_follows_from_the_error(error: str, outcome: Outcome, tmp_pa
     assert outcome in {each.outcome for each in records}
 
 
+def test_a_request_that_the_end_of_the_benchmark_cut_is_cancelled(tmp_path: Path) -> None:
+    """After the time that it waited; of its stream only what arrived is known."""
+    contents = report()
+    requests = contents["benchmarks"][0]["requests"]
+    completed, cut = requests["successful"][0], requests["incomplete"][0]
+    start = cut["info"]["timings"]["request_start"]
+    cut["info"]["timings"] |= {
+        "first_request_iteration": start + 0.5,
+        "first_token_iteration": start + 0.5,
+        "first_output_token_iteration": start + 0.5,
+        "last_token_iteration": start + 1,
+        "request_end": None,
+        "resolve_end": start + 2,
+    }
+    cut["output_metrics"] = completed["output_metrics"]
+
+    (record,) = (
+        each
+        for each in read_guidellm(written(tmp_path, contents)).records
+        if each.outcome is Outcome.CANCELLED
+    )
+
+    assert record.duration_ns == pytest.approx(2e9, abs=1e3)
+    assert [(each.name, round(each.duration_ns / 1e6)) for each in record.segments] == [
+        ("unattributed", 500),
+        ("decode", 1_500),
+    ]
+    assert record.metrics.keys() == {
+        "duration",
+        "time_to_first_chunk",
+        "time_to_first_token",
+        "time_to_first_visible_token",
+    }
+
+
+@pytest.mark.parametrize(
+    ("timings", "why"),
+    [
+        ({"request_start": 0}, "its start is missing"),
+        ({"request_end": None, "resolve_end": None}, "its end is missing"),
+        ({"request_end": 1.0}, "its end is before its start"),
+        ({"request_start": -1.0}, "its start or end is out of range"),
+        ({"request_start": 1.0}, "it takes more than 30 days"),
+    ],
+    ids=str,
+)
+def test_a_request_without_a_known_time_is_left_out(
+    timings: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    """It is intended, it has no value, and the report says so."""
+    contents = report()
+    contents["benchmarks"][0]["requests"]["successful"][0]["info"]["timings"] |= timings
+
+    imported = read_guidellm(written(tmp_path, contents))
+
+    assert len(imported.records) == 3
+    assert imported.left_out == (f"1 request was left out: {why}",)
+    assert (imported.measurement or {})["steps"][0]["intended"] == 4  # pyright: ignore[reportIndexIssue]
+
+
+def test_an_instant_outside_its_request_is_not_known(tmp_path: Path) -> None:
+    """A first token before the start did not take 0 ns."""
+    contents = report()
+    timings = contents["benchmarks"][0]["requests"]["successful"][0]["info"]["timings"]
+    timings["first_token_iteration"] = timings["request_start"] - 1
+
+    imported = read_guidellm(written(tmp_path, contents))
+
+    assert sum("time_to_first_token" in each.metrics for each in imported.records) == 1
+    assert imported.left_out == (
+        "instants of 1 request were left out: they are outside the request",
+    )
+
+
+def test_a_sample_of_the_requests_is_stated(tmp_path: Path) -> None:
+    """Each group is sampled alone, so a rare outcome seems frequent."""
+    contents = report()
+    contents["benchmarks"][0]["config"]["sample_size"] = 2
+
+    (sentence,) = read_guidellm(written(tmp_path, contents)).left_out
+
+    assert sentence == (
+        "guidellm kept a sample of each group of requests (2 of 24 successful, 1 of 8 errored,"
+        " 1 of 8 incomplete), so the shares of the outcomes are not those of the load test"
+    )
+
+
 def test_the_format_is_recognised(tmp_path: Path) -> None:
     """By the beginning of the file; a service of traces may be named like a report's field."""
     traces = written(tmp_path, {"resourceSpans": [{"resource": {"service": "benchmarks"}}]})

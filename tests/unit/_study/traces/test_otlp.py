@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan import semconv
+from latspan import open_recording, semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder._lines import line_of, record_of
 from latspan._segments import Kind, Outcome, Segment, Side, Source
-from latspan._study.traces import read_otlp
+from latspan._study.traces import convert, read_any, read_otlp
 from latspan._study.traces._tiling import OFFSET_NS, Piece, tiled
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import RecordingError
@@ -216,6 +216,11 @@ def test_a_span_of_another_instrumentation_is_a_call_with_two_segments(tmp_path:
         ({"error.type": "openai.RateLimitError"}, 2, Outcome.REJECTED),
         ({"error.type": "429"}, 2, Outcome.REJECTED),
         ({"error.type": "asyncio.CancelledError"}, 2, Outcome.CANCELLED),
+        ({"error.type": "gevent.GreenletExit"}, 2, Outcome.CANCELLED),
+        ({"error.type": "499"}, 2, Outcome.ERROR),
+        ({"http.response.status_code": 499}, 2, Outcome.CANCELLED),
+        ({"error.type": "GeneratorExit"}, 2, Outcome.CLOSED_EARLY),
+        ({"error.type": "DEADLINE_EXCEEDED"}, 2, Outcome.TIMEOUT),
     ],
 )
 def test_the_outcome_of_another_instrumentations_call(
@@ -297,26 +302,131 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
     assert "file exporter" in (raised.value.hint or "")
 
 
-def test_a_span_that_ends_before_its_start_has_no_negative_time(tmp_path: Path) -> None:
-    """Its clock was set back."""
-    path = file_of(tmp_path, span(1, OFFICIAL, endTimeUnixNano="1"))
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_the_outcome_that_latspan_recorded_survives(outcome: Outcome, tmp_path: Path) -> None:
+    """Whatever the status of the span says, which an enriched span has from its own library."""
+    attributes = {**OFFICIAL, "latspan.kind": "call", "latspan.outcome": outcome.value}
+    path = file_of(tmp_path, *(span(n, attributes, status={"code": n}) for n in (1, 2)))
 
-    assert [each.duration_ns for each in read_otlp(path).records] == [0]
+    assert [each.outcome for each in read_otlp(path).records] == [outcome, outcome]
+
+
+FAULTS: Final[list[tuple[dict[str, Any], str]]] = [
+    ({"startTimeUnixNano": "0"}, "its start is missing"),
+    ({"startTimeUnixNano": 0}, "its start is missing"),
+    ({"startTimeUnixNano": None}, "its start is missing"),
+    ({"endTimeUnixNano": "0"}, "its end is missing"),
+    ({"endTimeUnixNano": None}, "its end is missing"),
+    ({"startTimeUnixNano": "-1"}, "its start or end is out of range"),
+    ({"startTimeUnixNano": str(10**40)}, "its start or end is out of range"),
+    ({"endTimeUnixNano": str(2**63)}, "its start or end is out of range"),
+    ({"endTimeUnixNano": "soon"}, "its start or end is out of range"),
+    ({"endTimeUnixNano": "999999999"}, "its end is before its start"),
+    ({"startTimeUnixNano": "1", "endTimeUnixNano": str(10**18)}, "it takes more than 30 days"),
+]
+
+
+@pytest.mark.parametrize(("field", "why"), FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "attributes", [OFFICIAL, {"latspan.kind": "call", "latspan.outcome": "completed"}]
+)
+def test_a_span_without_a_known_time_is_left_out(
+    field: dict[str, Any], why: str, attributes: dict[str, Any], tmp_path: Path
+) -> None:
+    """It is neither a call of 56 years nor one of 0 ns; the number and the reason are stated."""
+    bad = span(2, attributes, **field)
+
+    imported = read_otlp(file_of(tmp_path, span(1, attributes), bad, span(3, attributes)))
+
+    assert [each.duration_ns for each in imported.records] == [2 * 10**9] * 2
+    assert imported.left_out == (f"1 span was left out: {why}",)
+    assert imported.notes[-1] == f"1 span was left out: {why}."
+
+
+def test_spans_that_are_left_out_are_counted_by_reason(tmp_path: Path) -> None:
+    """A span that no record would follow from is not among them."""
+    late: dict[str, Any] = {"endTimeUnixNano": "1"}
+    path = file_of(
+        tmp_path,
+        span(1, OFFICIAL),
+        *(span(number, OFFICIAL, **late) for number in (2, 3, 4)),
+        span(5, {}, **late),
+        span(6, OFFICIAL, startTimeUnixNano="0"),
+    )
+
+    imported = read_otlp(path)
+
+    assert imported.left_out == (
+        "1 span was left out: its start is missing",
+        "3 spans were left out: their end is before their start",
+    )
+    assert imported.skipped == ("1 span of no request or call not used",)
+
+
+def test_a_call_in_a_request_without_a_known_time_counts(tmp_path: Path) -> None:
+    """A segment without a known time leaves its time unattributed."""
+    latspans: dict[str, Any] = {"latspan.outcome": "completed"}
+    path = file_of(
+        tmp_path,
+        span(1, {"latspan.kind": "request", **latspans}, endTimeUnixNano="0"),
+        span(2, {"latspan.kind": "call", **latspans}, parent=1),
+        span(3, {"latspan.segment": "queue"}, parent=2, startTimeUnixNano="0"),
+    )
+
+    (record,) = read_otlp(path).records
+
+    assert (record.kind, record.parent_id) == (Kind.CALL, 0)
+    assert [(each.name, each.duration_ns) for each in record.segments] == [
+        ("unattributed", 2 * 10**9)
+    ]
+
+
+def test_a_converted_recording_states_what_was_left_out(tmp_path: Path) -> None:
+    """A reader of the recording has only the recording."""
+    path = file_of(tmp_path, span(1, OFFICIAL), span(2, OFFICIAL, endTimeUnixNano="0"))
+
+    convert(path, tmp_path / "recording")
+
+    notes = open_recording(tmp_path / "recording").notes
+    assert "Missing: 1 span was left out: its end is missing." in notes
+
+
+def test_a_file_of_which_everything_is_left_out_is_refused(tmp_path: Path) -> None:
+    """With the reason."""
+    path = file_of(tmp_path, span(1, OFFICIAL, endTimeUnixNano="0"))
+
+    with pytest.raises(RecordingError, match="no request or call; 1 span was left out: its end"):
+        read_any(path)
+
+
+def test_a_first_chunk_after_the_end_is_not_known(tmp_path: Path) -> None:
+    """Some instrumentations write it in milliseconds; a difference of two clocks is allowed."""
+    first = "gen_ai.response.time_to_first_chunk"
+    path = file_of(
+        tmp_path, span(1, {**OFFICIAL, first: 250.0}), span(2, {**OFFICIAL, first: 2.01})
+    )
+
+    imported = read_otlp(path)
+
+    assert [each.metrics.keys() - {"duration"} for each in imported.records] == [
+        set(),
+        {"time_to_first_chunk"},
+    ]
+    assert imported.left_out == (
+        "the time to the first chunk or token of 1 span was left out: it is longer than the span",
+    )
 
 
 DAMAGE: Final[list[dict[str, Any]]] = [
     {"spanId": None},
     {"traceId": "not hexadecimal"},
     {"attributes": [{"value": {}}]},
-    {"startTimeUnixNano": str(10**40)},
-    {"startTimeUnixNano": "-1"},
-    {"endTimeUnixNano": str(2**63)},
 ]
 
 
 @pytest.mark.parametrize("field", DAMAGE, ids=str)
 def test_a_damaged_span_costs_no_more_than_itself(field: dict[str, Any], tmp_path: Path) -> None:
-    """Times that no clock shows are damage too."""
+    """Its identifiers or attributes cannot be read."""
     damaged = {**span(2, OFFICIAL), **field}
 
     imported = read_otlp(file_of(tmp_path, span(1, OFFICIAL), damaged, span(3, OFFICIAL)))
