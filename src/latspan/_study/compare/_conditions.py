@@ -406,34 +406,49 @@ def _output_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iter
         return
     unit = units.pop()
     one, two = known
-    yield from _length(
-        "output_length",
-        unit,
-        [(each.mean, each.error) for each in one],
-        [(each.mean, each.error) for each in two],
-    )
-    yield from _length(
-        "longest_outputs",
-        unit,
-        [(each.longest, each.longest_error) for each in one],
-        [(each.longest, each.longest_error) for each in two],
+    yield from _either(
+        _length(
+            "output_length",
+            unit,
+            [(each.mean, each.error) for each in one],
+            [(each.mean, each.error) for each in two],
+        ),
+        _length(
+            "longest_outputs",
+            unit,
+            [(each.longest, each.longest_error) for each in one],
+            [(each.longest, each.longest_error) for each in two],
+        ),
     )
 
 
 def _input_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Difference]:
-    for name, field in (("input_length", "input_tokens"), ("longest_inputs", "input_p90")):
-        one, two = (
-            [(value, None) for each in side if (value := getattr(each, field)) is not None]
+    means, longest = (
+        [
+            [(getattr(each, value), getattr(each, error)) for each in side]
             for side in (before, after)
+        ]
+        for value, error in (
+            ("input_tokens", "input_error"),
+            ("long_input", "long_input_error"),
         )
-        yield from _length(name, "tokens", one, two)
+    )
+    yield from _either(
+        _length("input_length", "tokens", *means), _length("longest_inputs", "tokens", *longest)
+    )
+
+
+def _either(means: Iterator[Difference], longest: Iterator[Difference]) -> Iterator[Difference]:
+    """Yield the difference of the means, or that of the longest if the means are equal."""
+    found = list(means)
+    yield from found or longest
 
 
 def _length(
     name: str,
     unit: str,
-    before: Sequence[tuple[float, float | None]],
-    after: Sequence[tuple[float, float | None]],
+    before: Sequence[tuple[float | None, float | None]],
+    after: Sequence[tuple[float | None, float | None]],
 ) -> Iterator[Difference]:
     """Yield a difference of a length if it exceeds the tolerance; a note if it may be chance."""
     one, two = (_mean(value for value, _ in side) for side in (before, after))

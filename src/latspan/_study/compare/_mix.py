@@ -80,11 +80,16 @@ class Mix:
         return one, two
 
 
-def strata_of(run: Run) -> tuple[NDArray[np.int64], list[str]] | None:
+def strata_of(run: Run, *, by_streaming: bool = True) -> tuple[NDArray[np.int64], list[str]] | None:
     """
     Return the stratum of each request, as a code, and the names by code.
 
-    ``None`` if the run has no single requests.
+    Args:
+        run: The run.
+        by_streaming: Whether streams are strata of their own.
+
+    Returns:
+        ``None`` if the run has no single requests.
     """
     table = run.table
     if table is None:
@@ -94,7 +99,10 @@ def strata_of(run: Run) -> tuple[NDArray[np.int64], list[str]] | None:
         if name in table.groups:
             codes, values = table.groups[name]
             labels.append([values[code] if code >= 0 else "" for code in codes.tolist()])
-    labels.append([_STREAMED[code] for code in table.streamed.tolist()])
+    if by_streaming:
+        labels.append([_STREAMED[code] for code in table.streamed.tolist()])
+    if not labels:
+        return np.zeros(len(table), np.int64), ["all"]
     rows = [" ".join(filter(None, parts)) or "other" for parts in zip(*labels, strict=True)]
     names = list(dict.fromkeys(rows))
     number = {name: code for code, name in enumerate(names)}
@@ -102,6 +110,11 @@ def strata_of(run: Run) -> tuple[NDArray[np.int64], list[str]] | None:
 
 
 _STREAMED: Final = {1: "streamed", 0: "", -1: ""}
+
+
+def know_streaming(runs: Sequence[Run]) -> bool:
+    """Return whether each run states of all its requests whether they stream."""
+    return all(run.table is not None and (run.table.streamed >= 0).all() for run in runs)
 
 
 def mix_of(before: Sequence[Run], after: Sequence[Run], percentile: float) -> Mix:
@@ -113,7 +126,10 @@ def mix_of(before: Sequence[Run], after: Sequence[Run], percentile: float) -> Mi
         after: Runs of the second side.
         percentile: Percentile that the weighted runs must be able to give.
     """
-    sides = [[strata_of(run) for run in side] for side in (before, after)]
+    by_streaming = know_streaming([*before, *after])
+    sides = [
+        [strata_of(run, by_streaming=by_streaming) for run in side] for side in (before, after)
+    ]
     if any(strata is None for side in sides for strata in side):
         return Mix({}, {}, changed=False, refused="", runs=tuple(after))
     totals = [_totals(runs, side) for runs, side in zip((before, after), sides, strict=True)]

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from latspan._study.compare._mix import strata_of
+from latspan._study.compare._mix import know_streaming, strata_of
 from latspan._study.compare._question import Question
 from latspan._study.compare._rows import Change, judged_rows
 from latspan._study.compare._run import Run, reweighted
@@ -30,7 +30,11 @@ def opposite_strata(before: Sequence[Run], after: Sequence[Run], asked: Question
     """
     if len(before) + len(after) < 3:
         return
-    sides = [[(run, strata_of(run)) for run in side] for side in (before, after)]
+    by_streaming = know_streaming([*before, *after])
+    sides = [
+        [(run, strata_of(run, by_streaming=by_streaming)) for run in side]
+        for side in (before, after)
+    ]
     names = _large(sides)
     if len(names) < 2:
         return

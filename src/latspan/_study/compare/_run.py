@@ -22,7 +22,7 @@ from latspan._recording.folder import Recording
 from latspan._segments import Kind
 from latspan._study.diagnose import Goal, RequestTable, attribute, units_of
 from latspan._study.measurement import answered_models, measured_kind, summarize
-from latspan._study.stats import Sample, weighted_quantile
+from latspan._study.stats import Sample, effective_size, weighted_quantile
 from latspan._study.table import Table, metric_of, read_table, table_of_records
 from latspan._targets import Target
 from latspan._text import text_of
@@ -53,7 +53,7 @@ _FIRST_TOKEN: Final = "time_to_first_token"
 _UNTIL: Final = (_DURATION, _FIRST_TOKEN)
 _OF_CALLS: Final = ("time_per_output_token", "chunk_gap_max")
 _TAIL: Final = 90.0
-"""Percentile of the lengths of prompts that is compared beside their mean."""
+"""Percentile from which lengths are compared next to their mean."""
 
 
 class Form(StrEnum):
@@ -108,7 +108,9 @@ class Profile:
     Args:
         models: Models that answered.
         input_tokens: Mean number of input tokens.
-        input_p90: 90th percentile of the number of input tokens.
+        input_error: Standard error of that mean.
+        long_input: Mean number of input tokens of the longest tenth.
+        long_input_error: Standard error of that mean.
         output_tokens: Mean number of output tokens of completed requests.
         output_error: Standard error of that mean.
         output_chunks: Mean number of chunks of completed requests, if tokens are unknown.
@@ -123,7 +125,9 @@ class Profile:
 
     models: tuple[str, ...] = ()
     input_tokens: float | None = None
-    input_p90: float | None = None
+    input_error: float | None = None
+    long_input: float | None = None
+    long_input_error: float | None = None
     output_tokens: float | None = None
     output_error: float | None = None
     output_chunks: float | None = None
@@ -399,17 +403,15 @@ def _profile(table: Table, known: Profile) -> Profile:
     lengths = output if has_tokens else chunks
     tokens_mean, tokens_error = _mean(output[fine], weight[fine])
     chunks_mean, chunks_error = (None, None) if has_tokens else _mean(chunks[fine], weight[fine])
-    known_lengths = fine & np.isfinite(lengths)
-    longest = known_lengths & (
-        lengths >= weighted_quantile(lengths[known_lengths], weight[known_lengths], _TAIL)
-    )
-    long_mean, long_error = _mean(lengths[longest], weight[longest])
+    long_mean, long_error = _longest(lengths[fine], weight[fine])
+    input_mean, input_error = _mean(tokens, weight)
+    long_input, long_input_error = _longest(tokens, weight)
     return replace(
         known,
-        input_tokens=_mean(tokens, weight)[0],
-        input_p90=(
-            weighted_quantile(tokens[counted], weight[counted], _TAIL) if counted.any() else None
-        ),
+        input_tokens=input_mean,
+        input_error=input_error,
+        long_input=long_input,
+        long_input_error=long_input_error,
         output_tokens=tokens_mean,
         output_error=tokens_error,
         output_chunks=chunks_mean,
@@ -436,3 +438,25 @@ def _mean(
         return mean, None
     squares = float(((weights * (values - mean)) ** 2).sum())
     return mean, math.sqrt(squares * len(values) / (len(values) - 1)) / total
+
+
+def _longest(
+    values: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[float | None, float | None]:
+    """
+    Return the weighted mean of the largest tenth of the known values, and its standard error.
+
+    Source: the asymptotic variance of the expected shortfall; Scaillet (2004), Nonparametric
+    Estimation and Sensitivity Analysis of Expected Shortfall.
+    """
+    known = np.isfinite(values)
+    if not known.any():
+        return None, None
+    values, weights = values[known], weights[known]
+    least = weighted_quantile(values, weights, _TAIL)
+    chosen = values >= least
+    mean, error = _mean(values[chosen], weights[chosen])
+    if mean is None or error is None:
+        return mean, None
+    size = effective_size(weights[chosen])
+    return mean, math.sqrt(error**2 + _TAIL / 100 * (mean - least) ** 2 / size)

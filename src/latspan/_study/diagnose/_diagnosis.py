@@ -300,6 +300,12 @@ def _too_few(table: RequestTable, noun: str) -> str:
             f" {table.goal.metric}."
         )
     needed = LEAST_UNITS - usable
+    given_up = table.count(table.cut)
+    if given_up > usable:
+        return (
+            f"Too few {noun}: {given_up:,} of {len(table):,} were given up, so their"
+            f" {table.goal.metric} is not known; {needed:,} more needed."
+        )
     return (
         f"Too few {noun}: {usable:,} have the metric {table.goal.metric}, {needed:,} more needed."
     )

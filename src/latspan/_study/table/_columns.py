@@ -490,8 +490,10 @@ def _keys(mappings: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _check_types(values: Iterable[object], allowed: Collection[type]) -> None:
-    if not set(map(type, values)) <= set(allowed):
-        raise TypeError("a field has another type")
+    for found in set(map(type, values)):
+        # An enumeration's members are texts; a truth value is no number.
+        if found not in allowed and not (str in allowed and issubclass(found, str)):
+            raise TypeError("a field has another type")
 
 
 def _integers(values: Sequence[int], least: int) -> NDArray[np.int64]:
