@@ -199,6 +199,10 @@ bench-diagnose: $(READY) ## Count how often `latspan diagnose` names the right c
 bench-verify: $(READY) ## Verify real and fake levers on llama.cpp with `latspan verify`
 	@PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python -P -m verification $(ARGS)
 
+.PHONY: bench-verdicts
+bench-verdicts: $(READY) ## Count wrong verdicts of `latspan compare` and of targets, on recordings of known truth
+	@PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python -P -m verdicts $(ARGS)
+
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict --site-dir site

@@ -1,0 +1,1 @@
+"""Error rates of latspan's verdicts, on recordings of known truth."""
