@@ -135,6 +135,8 @@ class Refusing:
             number of spans.
         asked_metrics: For each request with metrics: the first two of these values.
         headers: Headers of each batch, with names in lower case; over gRPC without its own headers.
+        answers: Set unless requests that are accepted wait for their answer.
+        waits: Set once a request has waited for its answer.
     """
 
     url: str
@@ -144,6 +146,11 @@ class Refusing:
     asked_metrics: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     over: threading.Event = field(default_factory=threading.Event)
+    answers: threading.Event = field(default_factory=threading.Event)
+    waits: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     @property
     def refused(self) -> int:
@@ -160,6 +167,9 @@ class Refusing:
         elif isinstance(sent, ExportMetricsServiceRequest):
             self.asked_metrics.append((time.time(), refusal is None))
         if refusal is None:
+            if not self.answers.is_set():
+                self.waits.set()
+                self.answers.wait(_LONGEST_S)
             self.taken.take(sent)
         elif refusal.status is None:
             self.over.wait(_LONGEST_S)
@@ -196,6 +206,7 @@ def refusing(
             yield held
         finally:
             held.over.set()
+            held.answers.set()
 
 
 @contextmanager
