@@ -115,8 +115,9 @@ class LatspanCapture(Captured):
         """
         Return the smallest and the largest value that a percentile may have.
 
-        They are equal if it is known. A request that was given up counts with the time that its caller waited for the first, and
-        as infinitely slow for the second. For the arguments and errors, see :meth:`percentile`.
+        They are equal if it is known. A request that was given up counts with the time that its
+        caller waited for the first, and as infinitely slow for the second. For the arguments and
+        errors, see :meth:`percentile`.
         """
         return self.snapshot().percentile_bounds(metric, percentile, unit=unit, kind=kind, **where)
 
