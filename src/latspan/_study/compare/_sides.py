@@ -105,6 +105,8 @@ def run_of_snapshot(snapshot: Snapshot, name: str) -> Run:
     segments: dict[str, Histogram] = {}
     failed = 0
     for key, series in snapshot.series.items():
+        if key.is_at_least:
+            continue
         has_failed = key.subject.outcome is not None and Outcome(key.subject.outcome).failed
         if key.segment is not None:
             if not has_failed:
