@@ -27,6 +27,7 @@ from latspan._study.stats._verdict import (
 )
 
 if TYPE_CHECKING:
+    from latspan._study.stats._beta import student_tail
     from latspan._study.stats._bootstrap import RatioInterval, block_indices, bootstrap_ratio
     from latspan._study.stats._quantiles import Sample, needed_to_compare
     from latspan._study.stats._runs import (
@@ -59,6 +60,7 @@ __all__ = [
     "permutation",
     "requests_needed",
     "runs_needed",
+    "student_tail",
     "target_verdict",
     "values_needed_for_interval",
     "weighted_quantile",
@@ -78,6 +80,7 @@ _NEED_NUMPY: Final = {
     "needed_to_compare": "_quantiles",
     "permutation": "_runs",
     "runs_needed": "_runs",
+    "student_tail": "_beta",
     "weighted_quantile": "_weighted",
 }
 
