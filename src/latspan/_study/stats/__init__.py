@@ -23,6 +23,7 @@ from latspan._study.stats._verdict import (
     Verdict,
     requests_needed,
     target_verdict,
+    target_verdict_of_weights,
     weighted_target_verdict,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "requests_needed",
     "runs_needed",
     "target_verdict",
+    "target_verdict_of_weights",
     "values_needed_for_interval",
     "weighted_quantile",
     "weighted_target_verdict",
