@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from latspan._censoring import AT_LEAST, FIRST_WAITS, MORE_IS_BETTER, Bounds
 from latspan._metrics import LATENCY_METRICS
@@ -191,7 +191,26 @@ def rounded_bound(low: float) -> float:
     return float(f"{low:.4g}")
 
 
-def text_of_unknown(low: str | None, population: Population) -> str:
+class Unknown(Protocol):
+    """Numbers of values of which some are not known."""
+
+    @property
+    def count(self) -> int:
+        """Number of all values."""
+        ...
+
+    @property
+    def cut(self) -> int:
+        """Number of values that are not known because the caller ended the request."""
+        ...
+
+    @property
+    def failed(self) -> int:
+        """Number of values that are not known because the request failed."""
+        ...
+
+
+def text_of_unknown(low: str | None, population: Unknown) -> str:
     """
     Return the text of a percentile that is not known, for example ``≥ 5.0 s (cut 12 %)``.
 

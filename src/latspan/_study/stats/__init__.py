@@ -23,6 +23,7 @@ from latspan._study.stats._verdict import (
     Verdict,
     requests_needed,
     target_verdict,
+    target_verdict_of_weights,
     weighted_target_verdict,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "runs_needed",
     "student_tail",
     "target_verdict",
+    "target_verdict_of_weights",
     "values_needed_for_interval",
     "weighted_quantile",
     "weighted_target_verdict",
