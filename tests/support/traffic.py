@@ -1,0 +1,290 @@
+"""
+Traffic with a known truth: requests, what is known of each, and the files that hold them.
+
+The lines, manifests and histogram logs are written here by hand, from
+``docs/reference/recording-1.schema.json`` and ``docs/guides/histogram-files.md``, and the truth is
+computed by sorting, counting and dividing. So neither depends on the code that reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from hdrh.histogram import HdrHistogram
+
+__all__ = [
+    "CUT",
+    "FAILED",
+    "START_NS",
+    "Request",
+    "bounds_of",
+    "count_of",
+    "known",
+    "share_above",
+    "write_log",
+    "write_recording",
+]
+
+START_NS: Final = 1_763_942_400 * 10**9
+"""Monday 2025-11-24, 0:00 UTC."""
+
+CUT: Final = frozenset({"cancelled", "closed_early", "abandoned"})
+"""Outcomes of requests that their callers gave up."""
+
+FAILED: Final = frozenset({"error", "timeout", "rejected", "truncated"})
+"""Outcomes of requests that never gave their callers a whole response."""
+
+_MS: Final = 1_000_000
+_QUEUE_MS: Final = 2.0
+_DAY_NS: Final = 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """
+    One call of a model.
+
+    Args:
+        duration_ms: Time until it ended, in milliseconds.
+        ttft_ms: Time to the first token in milliseconds; ``None`` if there was none.
+        outcome: How it ended.
+        ratio: Fraction of such requests that was recorded.
+        streamed: Whether the response was requested as a stream.
+        route: Route of the application.
+        output: Output tokens; ``None`` if unknown.
+        at_s: Start in seconds since the start of the recording.
+        phase: Phase of a load test; ``None`` outside of one.
+        step: Step of a load test.
+    """
+
+    duration_ms: float
+    ttft_ms: float | None = None
+    outcome: str = "completed"
+    ratio: float = 1.0
+    streamed: bool = True
+    route: str = "/chat"
+    output: int | None = 100
+    at_s: float = 0.0
+    phase: str | None = None
+    step: int | None = None
+
+
+def known(request: Request, metric: str) -> tuple[float, float] | None:
+    """Return the interval in milliseconds that contains a value; ``None`` without such a value."""
+    if metric == "time_to_first_token" and not request.streamed:
+        return None
+    if request.outcome in FAILED:
+        return math.inf, math.inf
+    value = request.duration_ms if metric == "duration" else request.ttft_ms
+    if value is not None and (metric != "duration" or request.outcome not in CUT):
+        return value, value
+    return (request.duration_ms if request.outcome in CUT else math.inf), math.inf
+
+
+def _population(
+    requests: Iterable[Request], metric: str
+) -> Iterator[tuple[tuple[float, float], float]]:
+    for each in requests:
+        interval = known(each, metric)
+        if interval is not None and each.phase in (None, "measured"):
+            yield interval, 1 / each.ratio
+
+
+def bounds_of(
+    requests: Sequence[Request], metric: str, percentile: float
+) -> tuple[float, float]:
+    """Return the interval in milliseconds that contains a percentile of all traffic."""
+    population = list(_population(requests, metric))
+
+    def quantile(values: Sequence[float]) -> float:
+        ranked = sorted(zip(values, (weight for _, weight in population), strict=True))
+        needed = percentile / 100 * sum(weight for _, weight in ranked) * (1 - 1e-12)
+        reached = 0.0
+        for value, weight in ranked:
+            reached += weight
+            if reached >= needed:
+                return value
+        return ranked[-1][0]
+
+    return (
+        quantile([low for (low, _), _ in population]),
+        quantile([high for (_, high), _ in population]),
+    )
+
+
+def share_above(
+    requests: Sequence[Request], metric: str, limit_ms: float
+) -> tuple[float, float]:
+    """Return the smallest and the largest possible share of the traffic above a limit."""
+    population = list(_population(requests, metric))
+    total = sum(weight for _, weight in population)
+    return (
+        sum(weight for (low, _), weight in population if low > limit_ms) / total,
+        sum(weight for (_, high), weight in population if high > limit_ms) / total,
+    )
+
+
+def count_of(
+    requests: Sequence[Request], outcomes: Iterable[str] | None = None, metric: str = "duration"
+) -> float:
+    """Return the number of requests of the traffic that have a metric, by outcome if given."""
+    chosen = None if outcomes is None else frozenset(outcomes)
+    return sum(
+        weight
+        for each in requests
+        if chosen is None or each.outcome in chosen
+        for _, weight in _population([each], metric)
+    )
+
+
+def _segments(request: Request) -> list[tuple[str, int, int, str]]:
+    end = round(request.duration_ms * _MS)
+    queue = min(round(_QUEUE_MS * _MS), end)
+    first = end if request.ttft_ms is None else round(request.ttft_ms * _MS)
+    parts = [("queue", 0, queue), ("prefill", queue, first), ("decode", first, end)]
+    return [(name, begin, stop, "measured") for name, begin, stop in parts if begin < stop]
+
+
+def _line(request: Request, index: int) -> dict[str, Any]:
+    duration_ns = round(request.duration_ms * _MS)
+    metrics = {"duration": duration_ns}
+    if request.ttft_ms is not None:
+        first_ns = round(request.ttft_ms * _MS)
+        metrics |= dict.fromkeys(
+            ("time_to_first_chunk", "time_to_first_token", "time_to_first_visible_token"), first_ns
+        )
+        if request.outcome == "completed" and request.output:
+            metrics["time_per_output_token"] = (duration_ns - first_ns) // request.output
+    details: dict[str, Any] = {
+        "gen_ai.request.stream": request.streamed,
+        "gen_ai.response.model": "m-1",
+    }
+    if request.phase is not None:
+        details |= {
+            "latspan.load.index": index,
+            "latspan.load.phase": request.phase,
+            "latspan.load.dispatch_lag": 0.0,
+        }
+        if request.step is not None:
+            details["latspan.load.step"] = request.step
+    line: dict[str, Any] = {
+        "kind": "call",
+        "name": "chat m",
+        "outcome": request.outcome,
+        "start_epoch_ns": START_NS + round(request.at_s * 1e9),
+        "duration_ns": duration_ns,
+        "segments": _segments(request),
+        "streamed": request.streamed,
+        "metrics": metrics,
+        "attributes": {"model": "m", "route": request.route, "inference_path": "chat"},
+        "details": details,
+    }
+    if request.output is not None:
+        given = request.output if request.outcome == "completed" else 0
+        line["tokens"] = {"input": 100, "output": given, "source": "provider"}
+    if request.ratio < 1:
+        line["ratio"] = request.ratio
+    return line
+
+
+_CONDITIONS: Final[dict[str, Any]] = {
+    "host": "a",
+    "processors": 4,
+    "platform": "Linux",
+    "python": "3.11.7",
+    "model": "m",
+}
+
+
+def write_recording(
+    folder: Path, requests: Sequence[Request], *, measurement: Mapping[str, Any] | None = None
+) -> Path:
+    """
+    Write a recording, and return its folder.
+
+    Args:
+        folder: Folder to create.
+        requests: Its requests.
+        measurement: Account of the load test; ``None`` for the recording of a program.
+    """
+    folder.mkdir(parents=True)
+    manifest: dict[str, Any] = {
+        "schema": "latspan.recording/1",
+        "id": hashlib.sha256(str(folder).encode()).hexdigest()[:16],
+        "created": "2025-11-24T00:00:00.000Z",
+        "source": "run" if measurement is None else "measure",
+        "latspan": "0.1.0",
+        "conditions": _CONDITIONS,
+    }
+    if measurement is not None:
+        manifest["conditions"] = {
+            **_CONDITIONS,
+            "measured": "http://localhost:8000/v1",
+            "prompts": {"fingerprint": "sha256:0123456789abcdef", "order": "sha256:1"},
+            "cache": "cold",
+        }
+        manifest["measurement"] = measurement
+    (folder / "recording.json").write_text(json.dumps(manifest))
+    lines = [
+        json.dumps(_line(each, index), separators=(",", ":")) for index, each in enumerate(requests)
+    ]
+    (folder / "requests.lost").write_text("0" * 20)
+    (folder / "requests-1-00000000.ended.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_log(file: Path, requests: Sequence[Request]) -> Path:
+    """Write the histograms of requests as one interval of a log, and return its path."""
+    values: defaultdict[str, list[int]] = defaultdict(list)
+    for each in requests:
+        for name, more, value in _logged(each):
+            labels = {
+                "inference_path": "chat",
+                "kind": "call",
+                "model": "m",
+                "outcome": each.outcome,
+                "route": each.route,
+                "side": "client",
+                "source": "measured",
+                **more,
+            }
+            query = "&".join(f"{key}={quote(labels[key], safe=':/')}" for key in sorted(labels))
+            values[f"{name}?{query}"].append(value)
+    begin_s = START_NS / 1e9
+    length_s = max(each.at_s + each.duration_ms / 1e3 for each in requests)
+    lines = [f"#[StartTime: {begin_s:.3f} (seconds since epoch)]"]
+    for tag, many in values.items():
+        histogram: Any = HdrHistogram(1, _DAY_NS, 3)
+        for value in many:
+            histogram.record_value(value)
+        text = histogram.encode().decode()
+        lines.append(f"Tag={tag},{begin_s:.3f},{length_s:.3f},{max(many) / 1e6:.3f},{text}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def _logged(request: Request) -> Iterator[tuple[str, dict[str, str], int]]:
+    """Yield each value of a request with the name of its series and further labels."""
+    duration_ns = round(request.duration_ms * _MS)
+    yield "duration", {}, duration_ns
+    is_whole = request.outcome == "completed"
+    segments = _segments(request)
+    for at, (name, begin, end, _) in enumerate(segments):
+        ended = is_whole or at < len(segments) - 1
+        yield "segment" if ended else "segment.at_least", {"segment": name}, end - begin
+    if not request.streamed:
+        return
+    for name in ("time_to_first_chunk", "time_to_first_token", "time_to_first_visible_token"):
+        if request.ttft_ms is not None:
+            yield name, {}, round(request.ttft_ms * _MS)
+        else:
+            yield f"{name}.at_least", {}, duration_ns
