@@ -16,7 +16,7 @@ from latspan._censoring import (
     state_of,
     waited_ns,
 )
-from latspan._metrics import MetricValue
+from latspan._metrics import FIRST_TOKENS, MetricValue
 from latspan._segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
 
@@ -117,7 +117,8 @@ class RequestRecord:
         stated = self.details.get(semconv.GEN_AI_REQUEST_STREAM)
         if isinstance(stated, bool):
             return stated
-        if not FIRST_WAITS.isdisjoint(self.metrics):
+        # A first chunk alone does not show it: other instrumentations record no first token.
+        if any(metric in self.metrics for metric in FIRST_TOKENS):
             return True
         return None if self.kind in _MAY_STREAM else False
 

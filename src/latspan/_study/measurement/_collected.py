@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,6 +41,9 @@ class StepRequests:
     @classmethod
     def of(cls, table: Table, step: int) -> StepRequests:
         """Return the requests of a step, from 0, among those of a load test."""
+        if (table.streamed == 1).any():
+            # The requests of a load test are alike; older ones do not state that they stream.
+            table = replace(table, streamed=np.where(table.streamed < 0, 1, table.streamed))
         return cls(
             table.rows(table.measured(step)), table.rows((table.phase > 0) & (table.step == step))
         )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
-from latspan._metrics import LATENCY_METRICS
+from latspan._censoring import open_gap_ns, waited_ns
+from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS
 from latspan._recording.folder import LARGEST
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._units import NS_PER_S
@@ -440,7 +440,8 @@ class Chunk:
                 for one, each in zip(stated, self._details, strict=True)
             ]
         codes = np.array([_STREAMED.get(each, -1) for each in stated], np.int8)
-        for name in FIRST_WAITS & self.columns.keys():
+        # A first chunk alone does not show it: other instrumentations record no first token.
+        for name in self.columns.keys() & set(FIRST_TOKENS):
             codes[(codes < 0) & ~np.isnan(self.columns[name])] = 1
         return codes
 

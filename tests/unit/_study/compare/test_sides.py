@@ -99,7 +99,7 @@ def test_only_the_measured_requests_of_a_load_test_count(tmp_path: Path) -> None
 def test_a_load_test_that_did_not_end_is_invalid(tmp_path: Path) -> None:
     """Its last requests are missing, probably the slow ones."""
     load_test(tmp_path, [call(1)], [step(intended=1)], ended=False)
-    assert runs_in(tmp_path)[0].invalid == ("the process that measured did not end in order",)
+    assert runs_in(tmp_path)[0].invalid == ("the measuring process did not exit cleanly",)
 
 
 def test_another_load_is_another_measurement(tmp_path: Path) -> None:

@@ -29,18 +29,18 @@ def _interrupted(folder: Path) -> Recording:
     return load_test(folder, records, [account], interrupted=True)
 
 
-def test_every_command_leaves_out_what_the_end_cancelled(tmp_path: Path) -> None:
-    """``report`` and ``scorecard`` count the 60 requests that ``measure`` and ``diagnose`` do."""
+def test_every_command_counts_what_the_end_cancelled_as_given_up(tmp_path: Path) -> None:
+    """``report`` and ``scorecard`` count the 62 requests that ``measure`` and ``diagnose`` do."""
     recording = _interrupted(tmp_path / "recording")
     builder = ScorecardBuilder(cycles=(Cycle.WEEK,))
     add_source(builder, str(recording.folder))
     ((row,),) = [card.rows[Cycle.WEEK] for card in builder.build().cards]
 
-    assert summarize(recording).steps[0].measured == 60
-    assert recording.snapshot().count(kind="call") == 60
-    assert row.figures.outcomes == {Outcome.COMPLETED: 60}
+    assert summarize(recording).steps[0].measured == 62
+    assert recording.snapshot().metric("duration", kind="call").cut() == 2
+    assert row.figures.outcomes == {Outcome.COMPLETED: 60, Outcome.CANCELLED: 2}
     assert row.figures.unsent == 38
-    assert diagnose_recording(recording).units == 60
+    assert (diagnose_recording(recording).units, diagnose_recording(recording).cut) == (62, 2)
 
 
 def test_a_killed_measurement_has_no_diagnosis(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ _TARGET = {"metric": "time_to_first_token", "percentile": 95, "limit_ns": 60 * N
 
 
 def test_only_measured_requests_count(tmp_path: Path) -> None:
-    """Neither the cold sample, nor warm-up and drain, nor what the end of the run cut."""
+    """Neither the cold sample, nor warm-up and drain; what the end of the run cut is given up."""
     records = [
         call(0, phase="cold", duration_ms=900),
         call(1, phase="warmup", duration_ms=800),
@@ -26,9 +26,10 @@ def test_only_measured_requests_count(tmp_path: Path) -> None:
     ]
     account = step(intended=2, cut=[3], interrupted=True)
     (measured,) = summarize(load_test(tmp_path, records, [account])).steps
-    assert measured.outcomes == {Outcome.COMPLETED: 1}
+    assert measured.outcomes == {Outcome.COMPLETED: 1, Outcome.CANCELLED: 1}
     assert [*measured.latencies["duration", Origin.START].values_ns] == [100 * NS_PER_MS]
-    assert (measured.measured, measured.cut) == (1, 1)
+    assert (measured.measured, measured.cut) == (2, 1)
+    assert measured.latencies["duration", Origin.START].cut == 1
     assert [each.name for each in measured.caveats if each.invalidates] == ["cut_short"]
 
 

@@ -55,17 +55,6 @@ def test_failed_requests_are_slower_than_every_other_one() -> None:
     assert Sample.of(values, failed=4).above(90) == 10
 
 
-def test_samples_merge_without_loss() -> None:
-    """Single values stay single values, and counts add up."""
-    one, two = Sample.of(VALUES[:500], failed=1), Sample.of(VALUES[500:], failed=2)
-    merged = one.merged(two)
-    assert merged.failed == 3
-    assert merged.ordered is not None
-    assert merged.quantile(50) == Sample.of(VALUES, failed=3).quantile(50)
-    left, right = (Sample(each.values, each.counts) for each in (one, two))
-    assert left.merged(right).quantile(95) == Sample.of(VALUES).quantile(95)
-
-
 def test_without_a_value_there_is_no_quantile() -> None:
     """It is not zero."""
     assert math.isnan(Sample.of(np.empty(0)).quantile(50))
