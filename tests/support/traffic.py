@@ -13,7 +13,8 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -31,6 +32,7 @@ __all__ = [
     "share_above",
     "write_log",
     "write_recording",
+    "write_traces",
 ]
 
 START_NS: Final = 1_763_942_400 * 10**9
@@ -60,6 +62,9 @@ class Request:
         streamed: Whether the response was requested as a stream.
         route: Route of the application.
         output: Output tokens; ``None`` if unknown.
+        chunks: Number of chunks with a token whose gaps are recorded; 0 for none.
+        calls: Number of calls one after another inside it, if it is a request of an application; 0
+            if it is a call.
         at_s: Start in seconds since the start of the recording.
         phase: Phase of a load test; ``None`` outside of one.
         step: Step of a load test.
@@ -72,6 +77,8 @@ class Request:
     streamed: bool = True
     route: str = "/chat"
     output: int | None = 100
+    chunks: int = 0
+    calls: int = 0
     at_s: float = 0.0
     phase: str | None = None
     step: int | None = None
@@ -192,7 +199,48 @@ def _line(request: Request, index: int) -> dict[str, Any]:
         line["tokens"] = {"input": 100, "output": given, "source": "provider"}
     if request.ratio < 1:
         line["ratio"] = request.ratio
+    if request.chunks > 1 and request.ttft_ms is not None:
+        gap_ns = round((request.duration_ms - request.ttft_ms) * _MS) // (request.chunks - 1)
+        line["chunk_gaps_ns"] = [gap_ns] * (request.chunks - 1)
     return line
+
+
+def _inside(request: Request) -> list[Request]:
+    """Return the calls inside a request, which follow each other and take all of its time."""
+    length_ms = request.duration_ms / max(1, request.calls)
+    return [
+        replace(
+            request, calls=0, duration_ms=length_ms, at_s=request.at_s + number * length_ms / 1e3
+        )
+        for number in range(request.calls)
+    ]
+
+
+def _lines(request: Request, index: int) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a request: those of its calls, and its own."""
+    if not request.calls:
+        yield _line(request, index)
+        return
+    calls = [_line(each, index) for each in _inside(request)]
+    segments: list[tuple[str, int, int, str]] = []
+    for number, call in enumerate(calls):
+        at = number * call["duration_ns"]
+        yield {**call, "parent": index + 1}
+        segments += [(name, at + begin, at + end, by) for name, begin, end, by in call["segments"]]
+    first_ns = calls[0]["metrics"]["time_to_first_token"]
+    yield {
+        "kind": "request",
+        "name": "answer",
+        "outcome": request.outcome,
+        "start_epoch_ns": calls[0]["start_epoch_ns"],
+        "duration_ns": sum(call["duration_ns"] for call in calls),
+        "id": index + 1,
+        "segments": segments,
+        "own_segments": [],
+        "streamed": request.streamed,
+        "metrics": {"time_to_first_visible_token": first_ns},
+        "attributes": {"route": request.route, "inference_path": "chat"},
+    }
 
 
 _CONDITIONS: Final[dict[str, Any]] = {
@@ -234,7 +282,9 @@ def write_recording(
         manifest["measurement"] = measurement
     (folder / "recording.json").write_text(json.dumps(manifest))
     lines = [
-        json.dumps(_line(each, index), separators=(",", ":")) for index, each in enumerate(requests)
+        json.dumps(line, separators=(",", ":"))
+        for index, each in enumerate(requests)
+        for line in _lines(each, index)
     ]
     (folder / "requests.lost").write_text("0" * 20)
     (folder / "requests-1-00000000.ended.jsonl").write_text("\n".join(lines) + "\n")
@@ -245,7 +295,7 @@ def write_log(file: Path, requests: Sequence[Request]) -> Path:
     """Write the histograms of requests as one interval of a log, and return its path."""
     values: defaultdict[str, list[int]] = defaultdict(list)
     for each in requests:
-        for name, more, value in _logged(each):
+        for name, more, value in chain(_logged(each), *map(_logged, _inside(each))):
             labels = {
                 "inference_path": "chat",
                 "kind": "call",
@@ -275,6 +325,12 @@ def write_log(file: Path, requests: Sequence[Request]) -> Path:
 def _logged(request: Request) -> Iterator[tuple[str, dict[str, str], int]]:
     """Yield each value of a request with the name of its series and further labels."""
     duration_ns = round(request.duration_ms * _MS)
+    if request.calls:
+        # Its calls have its segments and its first token.
+        kind = {"kind": "request"}
+        yield "duration", kind, duration_ns
+        yield "time_to_first_visible_token", kind, round((request.ttft_ms or 0) * _MS)
+        return
     yield "duration", {}, duration_ns
     is_whole = request.outcome == "completed"
     segments = _segments(request)
@@ -288,3 +344,48 @@ def _logged(request: Request) -> Iterator[tuple[str, dict[str, str], int]]:
             yield name, {}, round(request.ttft_ms * _MS)
         else:
             yield f"{name}.at_least", {}, duration_ns
+
+
+def write_traces(file: Path, requests: Sequence[Request]) -> Path:
+    """Write a span for each request, as the Collector's file exporter does, and return its path."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    spans = [_span(each, index) for index, each in enumerate(requests)]
+    scope = {"scope": {"name": "latspan"}, "spans": spans}
+    file.write_text(json.dumps({"resourceSpans": [{"resource": {}, "scopeSpans": [scope]}]}) + "\n")
+    return file
+
+
+def _span(request: Request, index: int) -> dict[str, Any]:
+    begin_ns = START_NS + round(request.at_s * 1e9)
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.request.stream": request.streamed,
+        "latspan.kind": "call",
+        "latspan.outcome": request.outcome,
+        "latspan.route": request.route,
+        "latspan.inference_path": "chat",
+    }
+    if request.ttft_ms is not None:
+        for name in ("time_to_first_token", "time_to_first_visible_token"):
+            attributes[f"latspan.{name}"] = request.ttft_ms / 1e3
+    if request.phase is not None:
+        attributes |= {"latspan.load.index": index, "latspan.load.phase": request.phase}
+    return {
+        "traceId": f"{index + 1:032x}",
+        "spanId": f"{index + 1:016x}",
+        "name": "chat m",
+        "kind": 3,
+        "startTimeUnixNano": str(begin_ns),
+        "endTimeUnixNano": str(begin_ns + round(request.duration_ms * _MS)),
+        "attributes": [{"key": name, "value": _value(each)} for name, each in attributes.items()],
+        "status": {},
+    }
+
+
+def _value(value: object) -> dict[str, object]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
