@@ -11,6 +11,11 @@ prevents a second start. Other threads wait, but at most for one second: they ma
 lock that the starting thread needs. After the start, successful or not, no start is expected.
 :func:`install` and :func:`expect_nothing` discard an expected start, because the application then
 configures latspan itself.
+
+**Retirement.** A reconfiguration installs a new runtime while calls and requests of the old one are
+still ending on other threads. :meth:`Runtime.retire` closes the old runtime before its last export.
+Each record passes a gate (`_gate`): it is either complete when ``retire`` returns, or goes to the
+successor, so it counts in exactly one of the two.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from latspan._gate import Gate
 from latspan._log import logger
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 
@@ -173,6 +179,9 @@ class Runtime:
         default_factory=dict[tuple[str, ...], tuple[re.Pattern[str], ...]],
     )
     """URLs that the environment excludes, by the library that they were looked up for."""
+    _gate: Gate = field(init=False, compare=False, default_factory=Gate)
+    _successors: list[Runtime] = field(init=False, compare=False, default_factory=list["Runtime"])
+    """The runtime that receives the records after the gate is closed; empty if there is none."""
 
     def __post_init__(self) -> None:
         captures = self.captures_content or self.captures_in_events
@@ -188,11 +197,29 @@ class Runtime:
             record: The finished request.
             span: Its span.
         """
-        self.recorder.record(record)
-        if self.write_record is not None:
-            self.write_record(record)
+        gate = self._gate
+        try:
+            if not gate.enter() and self._successors:
+                self._successors[0].record(record, span)
+                return
+            self.recorder.record(record)
+            if self.write_record is not None:
+                self.write_record(record)
+        finally:
+            gate.leave()
         if not record.sampled:
             span.when_kept(lambda: self.recorder.add_exemplar(record))
+
+    def retire(self, successor: Runtime | None) -> None:
+        """
+        Wait for the records that are being recorded now; pass later ones to ``successor``.
+
+        Args:
+            successor: Runtime that replaced this one; ``None`` if there is none.
+        """
+        if successor is not None:
+            self._successors.append(successor)
+        self._gate.close()
 
     def run_at_end(
         self, doing: str, function: Callable[..., None], *observed: Any, inline: bool

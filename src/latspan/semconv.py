@@ -155,6 +155,12 @@ METRIC_STALL_DURATION: Final = "latspan.stall.duration"
 METRIC_STALL_RATIO: Final = "latspan.stall.ratio"
 METRIC_FLUIDITY: Final = "latspan.fluidity"
 METRIC_BUFFER_NEEDED: Final = "latspan.buffer_needed"
+METRIC_SEGMENT_DURATION_AT_LEAST: Final = "latspan.segment.duration.at_least"
+METRIC_TIME_TO_FIRST_TOKEN_AT_LEAST: Final = "latspan.time_to_first_token.at_least"
+METRIC_TIME_TO_FIRST_VISIBLE_TOKEN_AT_LEAST: Final = "latspan.time_to_first_visible_token.at_least"
+METRIC_TIME_PER_OUTPUT_TOKEN_AT_LEAST: Final = "latspan.time_per_output_token.at_least"
+METRIC_CHUNK_GAP_AT_LEAST: Final = "latspan.chunk_gap.at_least"
+METRIC_STALL_DURATION_AT_LEAST: Final = "latspan.stall.duration.at_least"
 
 # latspan's self-metrics, and its own spans and events.
 DOCTOR: Final = "latspan.doctor"

@@ -135,6 +135,9 @@ class Refusing:
             number of spans.
         asked_metrics: For each request with metrics: the first two of these values.
         headers: Headers of each batch, with names in lower case; over gRPC without its own headers.
+        answer: Encoded response to an accepted request.
+        answers: Set unless requests that are accepted wait for their answer.
+        waits: Set once a request has waited for its answer.
     """
 
     url: str
@@ -144,6 +147,12 @@ class Refusing:
     asked_metrics: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     over: threading.Event = field(default_factory=threading.Event)
+    answer: bytes = b""
+    answers: threading.Event = field(default_factory=threading.Event)
+    waits: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     @property
     def refused(self) -> int:
@@ -160,6 +169,9 @@ class Refusing:
         elif isinstance(sent, ExportMetricsServiceRequest):
             self.asked_metrics.append((time.time(), refusal is None))
         if refusal is None:
+            if not self.answers.is_set():
+                self.waits.set()
+                self.answers.wait(_LONGEST_S)
             self.taken.take(sent)
         elif refusal.status is None:
             self.over.wait(_LONGEST_S)
@@ -196,6 +208,7 @@ def refusing(
             yield held
         finally:
             held.over.set()
+            held.answers.set()
 
 
 @contextmanager
@@ -223,8 +236,10 @@ def _over_http(
             self.send_response(200 if refusal is None or not refusal.status else refusal.status)
             if refusal is not None and refusal.retry_after is not None:
                 self.send_header("retry-after", refusal.retry_after())
-            self.send_header("content-length", "0")
+            answer = held.answer if refusal is None else b""
+            self.send_header("content-length", str(len(answer)))
             self.end_headers()
+            self.wfile.write(answer)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -266,7 +281,7 @@ def _over_grpc(
         refusal = held.receive(sent)
         if refusal is not None and refusal.status is not None:
             context.abort(grpc.StatusCode[_GRPC_STATUS[refusal.status]], "not now")
-        return _NOTHING_TO_SAY
+        return held.answer
 
     # One bit per algorithm; the lowest bit is for no compression.
     understood = [] if compressed else [("grpc.compression_enabled_algorithms_bitset", 1)]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from latspan._censoring import State
 from latspan._drawing._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Segment, SegmentName, Source
@@ -70,12 +71,17 @@ def line_of(record: RequestRecord) -> str:
     Return name, duration, time to the first token, largest segment and outcome on one line.
 
     For example ``call    chat gpt-4o · 905.1 ms · TTFT 310.0 ms · decode 595.1 ms (66 %) ·
-    completed``. A request has the time to the first visible token (TTFV) instead of the TTFT.
+    completed``. A request has the time to the first visible token (TTFV) instead of the TTFT. If
+    the caller gave up before that token, ``TTFT ≥ 5,000.0 ms`` is the time that it waited.
     """
     parts = [record.name, milliseconds(record.duration_ns)]
     for label, metric in _FIRST:
         if metric in record.metrics:
             parts.append(f"{label} {milliseconds(record.metrics[metric].value)}")
+            break
+        if record.state(metric) is State.AT_LEAST:
+            if waited_ns := record.lower_bound(metric):
+                parts.append(f"{label} ≥ {milliseconds(waited_ns)}")
             break
     totals = record.segment_totals
     if totals and record.duration_ns:

@@ -102,7 +102,8 @@ class ExportResult:
 
     Args:
         accepted: Number of messages that the receiver accepted.
-        failed: Number of messages that it did not accept, each attempt counted.
+        failed: Number of messages that it did not accept, or of which it rejected a part; each
+            attempt counted.
         reason: Reason of the first failure.
     """
 
@@ -177,6 +178,12 @@ class ExportErrors:
             export_results[self._signal].accepted += 1
         else:
             export_results[self._signal].failed += 1
+
+    def rejected(self, reason: str) -> None:
+        """Count one accepted message of which the receiver rejected a part, for the doctor."""
+        result = export_results[self._signal]
+        result.failed += 1
+        result.reason = result.reason or reason
 
     @staticmethod
     def unanswered(signal: str) -> None:

@@ -82,6 +82,30 @@ FORMS: Final[Mapping[str, Form]] = {
         semconv.METRIC_BUFFER_NEEDED,
         "Delay after the first visible token with which a reader never waits",
     ),
+    "segment.at_least": Form(
+        semconv.METRIC_SEGMENT_DURATION_AT_LEAST,
+        "Time of the segment in which a request was given up or failed; also in the segments",
+    ),
+    "time_to_first_token.at_least": Form(
+        semconv.METRIC_TIME_TO_FIRST_TOKEN_AT_LEAST,
+        "Time that a call without a first token waited, until it was given up or failed",
+    ),
+    "time_to_first_visible_token.at_least": Form(
+        semconv.METRIC_TIME_TO_FIRST_VISIBLE_TOKEN_AT_LEAST,
+        "Time that was waited without a visible token, until the wait was given up or failed",
+    ),
+    "time_per_output_token.at_least": Form(
+        semconv.METRIC_TIME_PER_OUTPUT_TOKEN_AT_LEAST,
+        "Streams without a time per output token: 0 if given up, the whole time if failed",
+    ),
+    "chunk_gap.at_least": Form(
+        semconv.METRIC_CHUNK_GAP_AT_LEAST,
+        "Wait for the next token in which a stream was given up or failed",
+    ),
+    "stall_duration.at_least": Form(
+        semconv.METRIC_STALL_DURATION_AT_LEAST,
+        "Stalls of a stream up to the time at which it was given up or failed",
+    ),
     semconv.METRIC_OPERATION_DURATION: _conventions(
         semconv.METRIC_OPERATION_DURATION, "GenAI operation duration."
     ),

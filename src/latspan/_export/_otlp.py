@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from latspan._export._encoders import logs_in_parts, spans_in_parts, with_encoder
 from latspan._export._environment import compresses
 from latspan._export._metrics_encoder import metrics_encoder
+from latspan._export._partial_success import ResponseKeeper
 
 if TYPE_CHECKING:
     # The package of the log exporter is slow to import, and few applications send log records.
@@ -47,7 +48,7 @@ def otlp_span_exporter(
             ExportTraceServiceRequest,
         )
 
-        class GrpcSpans(GrpcSpanExporter):
+        class GrpcSpans(ResponseKeeper, GrpcSpanExporter):
             def _translate_data(self, data: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
                 encode = spans_in_parts(super()._translate_data)
                 return ExportTraceServiceRequest.FromString(encode(data).SerializeToString())
@@ -75,7 +76,7 @@ def otlp_metric_exporter(
             OTLPMetricExporter as GrpcMetricExporter,
         )
 
-        class GrpcMetrics(GrpcMetricExporter):
+        class GrpcMetrics(ResponseKeeper, GrpcMetricExporter):
             def _translate_data(self, data: MetricsData) -> ExportMetricsServiceRequest:
                 return metrics_encoder(super()._translate_data)(data).message()
 
@@ -105,7 +106,7 @@ def otlp_log_exporter(
             ExportLogsServiceRequest,
         )
 
-        class GrpcLogs(GrpcLogExporter):
+        class GrpcLogs(ResponseKeeper, GrpcLogExporter):
             def _translate_data(
                 self, data: Sequence[ReadableLogRecord]
             ) -> ExportLogsServiceRequest:

@@ -48,9 +48,9 @@ class OtlpMetrics:
     Interval exporter that sends the values of each interval, or all values since the start.
 
     Under delta temporality, values that could not be sent are sent with the next interval. Data
-    points that a receiver refuses permanently are counted and not sent again, as they would block
-    all later ones. During a pause that the receiver requested, nothing is sent except for the last
-    interval.
+    points that a receiver refuses permanently, or rejects from an accepted message, are counted and
+    not sent again, as they would block all later ones. During a pause that the receiver requested,
+    nothing is sent except for the last interval.
 
     Args:
         recorder: Recorder whose totals are sent under cumulative temporality.
@@ -101,7 +101,9 @@ class OtlpMetrics:
         self._waiting: dict[SeriesKey, Sequence[Exemplar]] = {}
         """The latest exemplars of each series that are not in an accepted message yet."""
         self._refused = 0
-        self._sending = Sending("histograms", session, splits=False)
+        self._sending = Sending(
+            "histograms", session, exporter=exporter, items="data points", splits=False
+        )
         self._back_off = BackOff(SystemClock() if clock is None else clock)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:
@@ -140,14 +142,17 @@ class OtlpMetrics:
             if response.again and not response.smaller:
                 self._back_off.refused(response.retry_after_s)
                 return False
-            if not response.taken:
+            points = part.points()
+            if response.taken:
+                # Which points the receiver rejected is unknown.
+                self._refused += min(response.refused, len(points))
+                if part.has_about:
+                    self._about.arrived()
+            else:
                 self._refused += len(part.keys)
-            elif part.has_about:
-                self._about.arrived()
             self._unsent.delivered(part.keys)
             for key in part.keys:
                 self._waiting.pop(key, None)
-            points = part.points()
             del part
             release(points)
         self._unsent.all_delivered()

@@ -35,8 +35,8 @@ class OtlpPayloads:
 
     The histograms that backends store are approximate. The histograms sent here are exact and merge
     without loss, so that percentiles over many processes can be computed later. Histograms that
-    could not be sent are sent with the next interval; those that a receiver refuses permanently are
-    counted and not sent again.
+    could not be sent are sent with the next interval; those that a receiver refuses permanently, or
+    rejects from an accepted message, are counted and not sent again.
 
     Args:
         exporter: Any log exporter of the SDK; shut down together with this object.
@@ -60,7 +60,9 @@ class OtlpPayloads:
         self._part_bytes = part_bytes
         self._unsent = Unsent()
         self._refused = 0
-        self._sending = Sending("histograms", session, splits=False)
+        self._sending = Sending(
+            "histograms", session, exporter=exporter, items="raw histograms", splits=False
+        )
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
         """Send an interval and return whether the receiver accepted everything so far."""
@@ -69,8 +71,7 @@ class OtlpPayloads:
             response = self._sending.send(partial(self._accepted, records))
             if response.again and not response.smaller:
                 return False
-            if not response.taken:
-                self._refused += len(records)
+            self._refused += min(response.refused, len(records)) if response.taken else len(records)
             self._unsent.delivered(keys)
         self._unsent.all_delivered()
         return self._refused == refused_before

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from latspan._export._otlp import otlp_log_exporter, otlp_span_exporter
 from latspan._export._sending import Sending, SpanAnswer
-from latspan._log import logger, warn_once
+from latspan._log import logger
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LogRecord
@@ -42,9 +40,8 @@ class OtlpSpans:
         signal: str = "spans",
     ) -> None:
         self._exporter: Any = exporter
-        self._session = session
         self._signal = signal
-        self._sending = Sending(signal, session)
+        self._sending = Sending(signal, session, exporter=exporter)
 
     def send(self, spans: Sequence[Any]) -> SpanAnswer:
         """Send a batch, wait for the response and return the result."""
@@ -52,31 +49,9 @@ class OtlpSpans:
         response = self._sending.send(
             lambda: self._exporter.export(spans).name == SpanExportResult.SUCCESS.name
         )
-        if not response.taken:
-            return response
-        self._sending.arrived()
-        return response._replace(refused=self._refused())
-
-    def _refused(self) -> int:
-        """
-        Return the number of spans that the receiver rejected from the last, accepted batch.
-
-        Source: OTLP specification 1.9, "Partial Success": they must not be sent again.
-        """
-        if self._session is None or not self._session.body:
-            return 0
-        try:
-            # The response for log records has the same fields under the same numbers.
-            partial = ExportTraceServiceResponse.FromString(self._session.body).partial_success
-        except DecodeError:
-            return 0
-        if partial.rejected_spans > 0:
-            warn_once(
-                f"the receiver refused {partial.rejected_spans} {self._signal}:"
-                f" {partial.error_message}",
-                about=f"refused {self._signal}",
-            )
-        return max(partial.rejected_spans, 0)
+        if response.taken:
+            self._sending.arrived()
+        return response
 
     def shutdown(self) -> None:
         """Close connections, even while a batch is being sent."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._export._export_errors import Delivery, ExportErrors
 from latspan._export._last_export import LastExport
+from latspan._export._partial_success import ResponseKeeper, rejected_items
 from latspan._log import logger
 from latspan._slices import give_way
 
@@ -62,14 +63,24 @@ class Sending:
     Args:
         signal: Name of the signal, for the log.
         session: The exporter's HTTP session, if it is one that records the last response.
+        exporter: The exporter; over gRPC, it may record the last response itself.
+        items: Name of what a message consists of, for the log; the signal if not given.
         splits: Whether the caller sends the parts of a message that is too large.
     """
 
     def __init__(
-        self, signal: str, session: HttpSession | None = None, *, splits: bool = True
+        self,
+        signal: str,
+        session: HttpSession | None = None,
+        *,
+        exporter: object = None,
+        items: str | None = None,
+        splits: bool = True,
     ) -> None:
         self._signal = signal
+        self._items = signal if items is None else items
         self._session = session
+        self._keeper = exporter if isinstance(exporter, ResponseKeeper) else session
         self._splits = splits
         self._deliveries = ExportErrors(signal)
         self._logged: set[type[Exception]] = set()
@@ -84,7 +95,10 @@ class Sending:
         """
         give_way()
         response = self._answer_to(export)
-        self._deliveries.count(accepted=response.taken)
+        if response.refused:
+            self._deliveries.rejected(f"it rejected {response.refused} {self._items}")
+        else:
+            self._deliveries.count(accepted=response.taken)
         if response.taken:
             LastExport.accepted()
         elif response.again:
@@ -119,7 +133,8 @@ class Sending:
 
     def _answer(self, taken: bool, delivery: Delivery) -> SpanAnswer:
         if taken:
-            return SpanAnswer(taken=True)
+            body = b"" if self._keeper is None else self._keeper.body
+            return SpanAnswer(taken=True, refused=rejected_items(body, self._items))
         if self._session is None:
             return _answer_in_the_log(delivery)
         return _answer_over_http(self._session)

@@ -101,6 +101,7 @@ class ServerRequest:
         self._first_ns: int | None = None
         self.headers: Mapping[str, str] = {}
         """Response headers, names in lower case."""
+        scope.on_abandon = self.abandoned
 
     @classmethod
     def begin(
@@ -260,6 +261,10 @@ class ServerRequest:
     def failed(self, error: BaseException) -> None:
         """End the request: the application raised."""
         self._end(outcome_of(error), error_type_of(error))
+
+    def abandoned(self) -> None:
+        """End the request: latspan is shut down or configured again while it is open."""
+        self._end(Outcome.ABANDONED)
 
     def leave(self) -> None:
         """Restore the context in which the request began; it has no effect in any other context."""

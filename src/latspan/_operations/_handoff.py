@@ -276,7 +276,9 @@ class Handoff:
         Returns:
             Whether this invocation ended the wait; another thread may have ended it before.
         """
-        runtime = _runtime.current()
+        request = request_around(self._scope)
+        # The wait of an abandoned request belongs to the runtime that is being shut down.
+        runtime = _runtime.current() if request is None else request.runtime
         name = self._take_wait()
         if name is None:
             return False

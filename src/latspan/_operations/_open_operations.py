@@ -1,7 +1,12 @@
 """
-Registry of open operations: the calls of models, and the HTTP exchanges outside any call.
+Registries of open operations and of open scopes.
 
-It also ends the operations that nothing else ends.
+Operations are calls of models, and HTTP exchanges outside any call. Scopes are requests and stages.
+
+At a shutdown and at a reconfiguration, everything that is still open ends as ``abandoned``. The
+operations end first, and of the scopes the latest first: recordings require that the calls and
+stages inside a request are recorded before it. The code of the application goes on. What it does
+with an abandoned operation or scope later has no effect.
 """
 
 from __future__ import annotations
@@ -10,10 +15,13 @@ import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 
 if TYPE_CHECKING:
     from latspan._operations._operation import Operation
+    from latspan._operations._scope import LocalScope
+    from latspan._runtime import Runtime
 
 __all__ = [
     "TentativeEnd",
@@ -22,6 +30,7 @@ __all__ = [
     "current_operation",
     "end_left_operations",
     "open_operations",
+    "open_scopes",
 ]
 
 current_operation: ContextVar[Operation | None] = ContextVar("latspan_call", default=None)
@@ -34,6 +43,13 @@ Open operations, each with the value ``True``.
 The references are strong: an operation that the application never ends must still exist at
 shutdown. Popping is atomic: of several threads and a finalizer that end an operation, exactly one
 gets ``True``.
+"""
+
+open_scopes: Final[dict[LocalScope, bool]] = {}
+"""
+Open requests and stages of this process, each with the value ``True``, in the order of their start.
+
+The references are strong and popping is atomic, as for :data:`open_operations`.
 """
 
 
@@ -68,11 +84,24 @@ def active_operation() -> Operation | None:
     return operation
 
 
-def abandon_open_operations() -> None:
-    """End every open operation as ``abandoned``, because the process shuts down."""
-    end_left_operations()
+def abandon_open_operations(runtime: Runtime | None = None) -> None:
+    """
+    End open operations and scopes as ``abandoned``, the innermost first.
+
+    An operation whose stream the caller has left ends with the outcome of that moment.
+
+    Args:
+        runtime: Runtime whose operations and scopes end; all of them if not given.
+    """
     for operation in list(open_operations):
-        operation.end(Outcome.ABANDONED)
+        if runtime is None or operation.runtime is runtime:
+            operation.end_if_left()
+            operation.end(Outcome.ABANDONED)
+    # A scope is opened after the scopes that it is inside of.
+    for scope in reversed(list(open_scopes)):
+        if runtime is None or scope.runtime is runtime:
+            with handle_internal_errors("the end of an open request or stage"):
+                scope.abandon()
 
 
 def end_left_operations(left_for_ns: int = 0) -> None:
@@ -87,10 +116,14 @@ def end_left_operations(left_for_ns: int = 0) -> None:
 
 
 def _forget_the_parents() -> None:
-    """Drop the parent process's open operations in a forked child; the parent ends them."""
+    """Drop the parent process's operations and scopes in a forked child; the parent ends them."""
     for operation in open_operations:
         operation.finished = True
     open_operations.clear()
+    for scope in open_scopes:
+        scope.finished = True
+        scope.on_abandon = None
+    open_scopes.clear()
 
 
 os.register_at_fork(after_in_child=_forget_the_parents)

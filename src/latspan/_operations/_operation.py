@@ -193,6 +193,11 @@ class Operation(ResponseParts):
         self._open_span(sink or (NoSink() if awaits_span else runtime.sink()), parent_context)
         open_operations[self] = True
 
+    @property
+    def runtime(self) -> Runtime:
+        """Runtime that was active at the start."""
+        return self._runtime
+
     def _join_enclosing_scopes(self) -> None:
         scopes = enclosing_scopes()
         if scopes:

@@ -1,12 +1,13 @@
 """
 An open scope: a user-visible request, or a stage of one.
 
-**States.** A scope is open until :meth:`LocalScope.end` removes the only item of ``_open``.
-Removing an item is atomic, so exactly one caller ends the scope. Ending a scope and leaving it are
-two steps, because a context variable can be reset only in the context in which it was set. If
-``end`` runs in another context, the scope has ended but is still current where it began, until
-``leave`` is called there. Code that looks for the current scope must therefore skip ended ones, as
-``active_scope`` does.
+**States.** A scope is open until :meth:`LocalScope.end` removes it from ``open_scopes``. Removing
+an item is atomic, so exactly one caller ends the scope. Ending a scope and leaving it are two
+steps, because a context variable can be reset only in the context in which it was set. If ``end``
+runs in another context, the scope has ended but is still current where it began, until ``leave`` is
+called there. Code that looks for the current scope must therefore skip ended ones, as
+``active_scope`` does. A scope that a shutdown or a reconfiguration abandons stays current, because
+the code of the application is still inside it: its own end then only leaves the scope.
 
 **Order at the end.** The waits of handoffs that were not attached end first, because they are
 stages inside the scope. Then the end is fixed, the annotations are frozen, and the previous scope
@@ -19,8 +20,8 @@ another way. It has a span and a timeline of its own, but the enclosing request 
 segments: each instant is counted once. A served request is never an inner one, because its caller,
 even if it is in this process, is another application.
 
-**Forks.** A forked child has copies of its parent's scopes. They count as finished there, and the
-child neither ends their spans nor records them.
+**Forks.** A forked child has copies of its parent's scopes. They are finished and not registered
+there, so the child neither ends their spans nor records them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
 from latspan._event_loop import LoopWatch
-from latspan._fork import this_process
 from latspan._operations._annotations import NOTHING_MORE, Annotations, Known
 from latspan._operations._contents import Contents, Inside, Place
 from latspan._operations._context import (
@@ -52,6 +52,7 @@ from latspan._operations._enclosing import (
     current_scope,
     enclosing_scopes,
 )
+from latspan._operations._open_operations import open_scopes
 from latspan._runtime import Runtime
 from latspan._segments import STAGE_KINDS, Kind, Outcome, Side, Source
 from latspan._spans import AttributeValue, SpanSink, given_attributes
@@ -92,9 +93,7 @@ class LocalScope:
         "_loop",
         "_observation",
         "_offset_ns",
-        "_open",
         "_place",
-        "_process",
         "_runtime",
         "_series",
         "_side",
@@ -102,9 +101,11 @@ class LocalScope:
         "_start_ns",
         "_started_with",
         "_watch",
+        "finished",
         "ids",
         "kind",
         "name",
+        "on_abandon",
         "outer",
         "waits",
     )
@@ -145,8 +146,10 @@ class LocalScope:
             enclosing = request_around(self.outer)
             if enclosing is not None and enclosing.kind is not Kind.STAGE:
                 kind, self._side = Kind.INNER_REQUEST, enclosing.side
-        self._open = [True]
-        self._process = this_process()
+        self.finished = False
+        """Whether it has ended; always true for a scope of the parent in a forked child."""
+        self.on_abandon: Callable[[], None] | None = None
+        """Function that ends it as ``abandoned`` with more facts; it refers to this object."""
         self.kind = kind
         self.name = name
         self._contents = Contents(runtime.enqueue)
@@ -182,15 +185,11 @@ class LocalScope:
             parent_context=context.get_current(),
         )
         self._entered = self.active() if current else None
+        open_scopes[self] = True
 
     def active(self) -> Entered[Scope | None]:
         """Return a context manager that makes this the innermost scope and its span current."""
         return Entered(current_scope, self, self._span.context)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has ended, or belongs to the process that this one was forked from."""
-        return not self._open or self._process is not this_process()
 
     @property
     def side(self) -> Side:
@@ -283,6 +282,13 @@ class LocalScope:
         """
         return self._entered is None or self._entered.leave()
 
+    def abandon(self) -> None:
+        """End it as ``abandoned``; it stays current for the code that is inside it."""
+        if self.on_abandon is None:
+            self.end(Outcome.ABANDONED)
+        else:
+            self.on_abandon()
+
     def end(
         self,
         outcome: Outcome,
@@ -293,7 +299,9 @@ class LocalScope:
         source: Source = Source.MEASURED,
     ) -> None:
         """
-        End it and stop being current; only the first invocation has an effect.
+        End it and, unless it is abandoned, stop being current.
+
+        Only the first invocation has an effect.
 
         Args:
             outcome: Outcome of the request or stage.
@@ -308,10 +316,10 @@ class LocalScope:
             # The functions refer back to this object, and Python's garbage collector, which frees
             # such cycles, may be switched off.
             self.waits.clear()
-        try:
-            self._open.pop()
-        except IndexError:
+        if not open_scopes.pop(self, False):
             return
+        self.finished = True
+        self.on_abandon = None
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
         if self._loop is not None:
             self._place.done_other_ns = self._loop.report_step(ended_ns)
@@ -330,10 +338,8 @@ class LocalScope:
             known = known._replace(series=self._series)
         if annotations is not None and annotations.outcome is not None and outcome in _OVERRULED:
             outcome, error_type = annotations.outcome, None
-        if self._entered is not None:
+        if self._entered is not None and outcome is not Outcome.ABANDONED:
             self._entered.leave()
-        if self._process is not this_process():
-            return
         self._span.stop_recording()
         self._runtime.run_at_end(
             "the end of a request or stage",

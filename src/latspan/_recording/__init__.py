@@ -34,7 +34,12 @@ from latspan._recording._snapshot import Snapshot, empty_snapshot
 if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
     from latspan._recording._log import read_snapshots, write_interval
-    from latspan._recording._population import Population, population_of, text_of_unknown
+    from latspan._recording._population import (
+        Population,
+        population_of,
+        rounded_bound,
+        text_of_unknown,
+    )
     from latspan._recording._record import RequestRecord
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
@@ -64,6 +69,7 @@ __all__ = [
     "population_of",
     "read_snapshots",
     "read_tag",
+    "rounded_bound",
     "tag_of",
     "text_of_unknown",
     "write_interval",
@@ -77,6 +83,7 @@ _ON_FIRST_USE: Final = {
     "population_of": "_population",
     "read_snapshots": "_log",
     "read_tag": "_tags",
+    "rounded_bound": "_population",
     "tag_of": "_tags",
     "text_of_unknown": "_population",
     "write_interval": "_log",

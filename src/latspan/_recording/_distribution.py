@@ -16,7 +16,12 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, overload
 
 from latspan._metrics import METRICS, TOKEN_METRICS
-from latspan._recording._population import Population, population_of, text_of_unknown
+from latspan._recording._population import (
+    Population,
+    population_of,
+    rounded_bound,
+    text_of_unknown,
+)
 from latspan._recording._questions import NO_DEFAULT
 from latspan._recording._series import SeriesKey
 from latspan._segments import KIND_NOUNS, Kind, Outcome, Source
@@ -327,7 +332,7 @@ class Distribution:
         low, high = self.percentile_bounds(percentile)
         if low == high and math.isfinite(low):
             return f"p{percentile} {low:,.5g}{unit}"
-        shown = None if math.isinf(low) else f"{_rounded(low):,.5g}{unit}"
+        shown = None if math.isinf(low) else f"{rounded_bound(low):,.5g}{unit}"
         return f"p{percentile} {text_of_unknown(shown, self._all())}"
 
     def _whose(self, preposition: str) -> str:
@@ -344,7 +349,7 @@ class Distribution:
             return "does not exist"
         if self.unit != "s":
             return f"is at least {low:.4g}"
-        return f"is at least {_rounded(low):,.{_DECIMALS[unit]}f} {unit}"
+        return f"is at least {rounded_bound(low):,.{_DECIMALS[unit]}f} {unit}"
 
     def _undetermined(
         self, text: str, *, percentile: float, low: float, needed: int
@@ -423,11 +428,6 @@ def _needed(percentile: float) -> int:
     return values_needed(percentile)
 
 
-def _rounded(low: float) -> float:
-    """Return the lower end of a bucket in the precision of the histogram: 4,999.6 is 5,000."""
-    return float(f"{low:.4g}")
-
-
 def merged_distribution(
     name: str,
     series: Mapping[SeriesKey, Histogram],
@@ -455,8 +455,7 @@ def merged_distribution(
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
     for key, histogram in series.items():
-        # The segment in which a request ended has a length; of a metric, only a bound is known.
-        if key.is_at_least and key.segment is None:
+        if key.is_at_least:
             continue
         merged.merge(histogram)
         source = _source_of(key)

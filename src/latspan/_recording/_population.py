@@ -4,18 +4,19 @@ Population of a metric: its values, and what is known of the requests without a 
 A series that holds lower bounds has the same labels as the series of values; its outcome shows how
 each of its values counts:
 
-==========================  ===========================  ===================================
-series                      outcome                      counts as
-==========================  ===========================  ===================================
-``duration``                the caller ended it          a lower bound
-``duration``                failed                       never
-``segment``, ``chunk_gap``  any                          an exact value
-other metrics               failed                       never, although it has a value
-other metrics               any other                    an exact value
-``segment.at_least``        any                          a lower bound
-``….at_least``              the caller ended it          a lower bound, 0 if nothing is known
-``….at_least``              any other                    never
-==========================  ===========================  ===================================
+====================  ===================  ======================================
+series                outcome              counts as
+====================  ===================  ======================================
+``duration``          the caller ended it  a lower bound
+``duration``          failed               never
+``chunk_gap``         any                  an exact value
+``segment``           any                  an exact value, unless also in the next
+``segment.at_least``  any                  a lower bound
+other metrics         failed               never, although it has a value
+other metrics         any other            an exact value
+``….at_least``        the caller ended it  a lower bound, 0 if nothing is known
+``….at_least``        any other            never
+====================  ===================  ======================================
 
 The intervals of the percentiles are those of :func:`latspan._censoring.percentile_bounds`, computed
 from histograms.
@@ -36,7 +37,7 @@ from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of
 from latspan.histogram._rank import rank_of
 
-__all__ = ["Population", "population_of", "text_of_unknown", "undocumented_cuts"]
+__all__ = ["Population", "population_of", "rounded_bound", "text_of_unknown", "undocumented_cuts"]
 
 _CUT: Final = frozenset(each.value for each in CUT)
 _FAILURES: Final = frozenset(each.value for each in FAILURES)
@@ -154,11 +155,27 @@ def population_of(series: Mapping[SeriesKey, Histogram], undocumented: int = 0) 
                 never += histogram.count
         else:
             exact.merge(histogram)
+    if any(key.metric == _SEGMENT_AT_LEAST for key in series):
+        exact = _without(exact, bounds)
     if undocumented:
         bounds.record_many([0] * undocumented)
     for histogram in (exact, bounds):
         histogram.compact()
     return Population(exact, bounds, never, failed_bounds, undocumented)
+
+
+def _without(every: Histogram, some: Histogram) -> Histogram:
+    """Return the values that are not among some of them, as far as all of these are there."""
+    left = dict(every)
+    for index, count in some:
+        # Past the cardinality limit, a series of values and its lower bounds may be parted.
+        left[index] = max(0, left.get(index, 0) - count)
+    return Histogram.from_buckets((index, count) for index, count in left.items() if count)
+
+
+def rounded_bound(low: float) -> float:
+    """Return the lower end of a percentile for a text: the end 4,999.6 of a bucket is 5,000."""
+    return float(f"{low:.4g}")
 
 
 def text_of_unknown(low: str | None, population: Population) -> str:

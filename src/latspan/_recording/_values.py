@@ -5,7 +5,9 @@ A series of values has only values that the metric really had. What is known of 
 second series next to it, whose name ends with :data:`~latspan._censoring.AT_LEAST`: the time that
 the caller waited before it gave up, or before the request failed. The outcome in its labels shows
 which of the two it is; see :mod:`latspan._recording._population` for how both are read. The
-duration needs no second series, because every duration has an outcome.
+duration needs no second series, because every duration has an outcome. The time of a segment is in
+its series of values in any case, because the segments sum to the duration; if the request ended in
+that segment, the time is also in the second series.
 """
 
 from __future__ import annotations
@@ -200,13 +202,13 @@ class _Gathered:
             self._add_chunks_and_tokens(record)
         # Most requests are complete, so for them this check must be all that is done.
         if record.outcome is not Outcome.COMPLETED:
-            self._move_bounds(record)
+            self._add_bounds(record)
             self._add_unknown(record, _CENSORED)
         elif record.streamed and _LAST_WAIT not in record.metrics:
             self._add_unknown(record, _FIRST_WAITS)
 
-    def _move_bounds(self, record: RequestRecord) -> None:
-        """Move the lower bounds among the values to their own series, and add the open gap."""
+    def _add_bounds(self, record: RequestRecord) -> None:
+        """Add the lower bounds among the values to their own series, and the open gap."""
         open_segments = record.open_segments
         if record.reports is not None and (
             # A call or a stage inside reports the segment in which the request ended.
@@ -214,10 +216,11 @@ class _Gathered:
         ):
             open_segments = frozenset[str]()
         is_cut = record.outcome in CUT
-        for at, (metric, source, segment, whose) in enumerate(self.names):
+        for at, (metric, source, segment, whose) in enumerate(self.names.copy()):
             if metric == SEGMENT:
                 if segment in open_segments:
-                    self.names[at] = (_SEGMENT_AT_LEAST, source, segment, whose)
+                    # It stays a segment too: the segments of a request sum to its duration.
+                    self._add((_SEGMENT_AT_LEAST, source, segment, whose), self.single[at])
             elif is_cut and metric in GROWING:
                 self.names[at] = (metric + AT_LEAST, source, segment, whose)
                 self.single[at] = record.lower_bound(metric)

@@ -5,6 +5,10 @@ The assembled pipeline: what ``configure()`` has set up, from its first thread t
 that fill the queues first: the loader of exporters, then the worker that ends requests, then the
 timers. Only then are the queues of spans, events and metrics closed, side by side, so nothing that
 a request leaves arrives too late.
+
+If another pipeline has replaced this one, calls and requests of this one may still be ending on
+other threads. Once the worker has ended, their records go to the other pipeline, and once a queue
+is closed, so do their spans and events.
 """
 
 from __future__ import annotations
@@ -111,7 +115,12 @@ class Assembly:
         return flushed
 
     def stop(
-        self, timeout_s: float, silence_s: float | None = None, *, flush_provider: bool = False
+        self,
+        timeout_s: float,
+        silence_s: float | None = None,
+        *,
+        flush_provider: bool = False,
+        successor: Assembly | None = None,
     ) -> None:
         """
         Export the remaining data and end every thread.
@@ -123,17 +132,26 @@ class Assembly:
                 attempt.
             flush_provider: Whether to flush the application's provider too, in at most
                 ``silence_s`` seconds.
+            successor: Pipeline that has replaced this one; it receives what comes too late for
+                this one.
         """
         deadline = time.monotonic() + timeout_s
         # First, so that the time for loading does not count as the silence of a receiver.
         self.loader.stop(timeout_s)
         self.worker.stop(_left_s(deadline))
+        # Before the last interval is taken and the files are closed.
+        self.runtime.retire(None if successor is None else successor.runtime)
         self.outputs.stop()
         if self.monitor is not None:
             self.monitor.stop()
         self.loops.stop()
         if self.sampling is not None:
             self.sampling.traces.release()
+        if successor is not None:
+            if self.spans is not None:
+                self.spans.successor = successor.spans
+            if self.events is not None:
+                self.events.successor = successor.events
         closed: list[Callable[[float], object]] = [
             export.closing(silence_s) for export in self._queues()
         ]

@@ -1,11 +1,22 @@
 """
 Lifecycle of latspan: configure, flush, shut down.
 
-``configure`` first assembles a complete new pipeline and starts its threads. Only then does it shut
-the previous pipeline down and install the new one, so that a configuration that fails leaves the
-previous one in effect. ``shutdown`` removes the runtime first, so that no new call is opened, and
-then ends the open calls and exports. ``_lock`` guards the exchange of ``_live`` and nothing else:
-no thread waits, exports or runs application code while it holds the lock.
+``configure`` first assembles a complete new pipeline and starts its threads, so that a
+configuration that fails leaves the previous one in effect. Then it exchanges ``_live`` and the
+runtime in one step, and only after that does it end and export the previous pipeline, however long
+the receiver takes: other threads record in the new pipeline meanwhile. ``shutdown`` removes the
+runtime, and then does the same. ``_lock`` guards the exchange of ``_live`` and nothing else: no
+thread waits, exports or runs application code while it holds the lock.
+
+**What is open.** Calls, requests and stages that began in the pipeline which ends are abandoned
+there before its last export. A thread may have read the old runtime just before the exchange, and
+open its request after that. Such a request ends as usual, and its record goes to the old pipeline
+until that takes its last interval, and to the new one after that (`_gate`).
+
+**Concurrent ends.** ``_ending`` lists the threads that are ending a pipeline. ``shutdown`` and
+``force_flush`` also wait for the other ones, within their own time limit: otherwise a process could
+exit while a daemon thread exports in ``configure``. A thread never waits for itself: a signal
+handler may call ``shutdown`` on the thread that it interrupts in ``configure``.
 
 At the end of a process, ``atexit``, the exit hook of a library that skips ``atexit`` (`_fork`), or
 SIGTERM (`_sigterm`) shuts latspan down, each within the same limits.
@@ -16,6 +27,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +48,12 @@ __all__ = ["configure", "export_at_sigterm", "force_flush", "shutdown", "snapsho
 
 _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
+_HANDOVER_TIMEOUT_S: Final = 30.0
+"""
+Maximum duration of the last export at a reconfiguration, in seconds.
+
+It delays no exit, and the requests of other threads compete with it for the processor.
+"""
 _SILENCE_S: Final = 1.5
 """
 Time without an accepted message after which a shutdown stops waiting for a receiver, in seconds.
@@ -53,14 +73,14 @@ _observers: Final[list[Observer]] = []
 _lock = threading.RLock()
 
 
-# Pipelines whose shutdown is in progress.
-_stopping: list[Assembly] = []
+_ending: list[tuple[int, threading.Event]] = []
+"""Threads that exchange and end a pipeline now, each with the event that it sets afterwards."""
 
 
 def _unlock_in_child() -> None:
     global _lock
     _lock = threading.RLock()
-    _stopping.clear()
+    _ending.clear()
 
 
 os.register_at_fork(after_in_child=_unlock_in_child)
@@ -73,13 +93,19 @@ def configure(**settings: object) -> None:
 
     Spans use the application's tracer provider if it sets one, before or after this call, and
     otherwise a private one that exports over OTLP. Histograms are exported as OTLP metrics on
-    latspan's own thread. A further call replaces the previous configuration once every part of the
-    new one has been created: what was recorded is exported, and the next snapshot starts empty. If
-    the call fails, the previous configuration stays in effect. A child process that is forked later
-    does not need to call this: it exports its own data, as a separate service instance. If SIGTERM
-    has its default action, and this function is called on the main thread, everything recorded is
-    exported before the signal ends the process. If ``OTEL_SDK_DISABLED`` is true, latspan stays
-    off.
+    latspan's own thread. A child process that is forked later does not need to call this: it
+    exports its own data, as a separate service instance. If SIGTERM has its default action, and
+    this function is called on the main thread, everything recorded is exported before the signal
+    ends the process. If ``OTEL_SDK_DISABLED`` is true, latspan stays off.
+
+    A further call replaces the previous configuration once every part of the new one has been
+    created. If it fails, the previous configuration stays in effect. The new configuration records
+    from that moment on, and the next snapshot starts empty. The call then exports what was recorded
+    before, for at most 30 s or until the receiver has accepted nothing for 1.5 s, and returns.
+    Other threads do not wait for it, and none of their requests is lost: each counts in exactly one
+    of the two configurations. A call, request or stage that is open at that moment ends as
+    ``abandoned`` in the previous one; your code inside it continues, and what it does with it has
+    no effect.
 
     Args:
         settings: Fields of :class:`latspan.Config`, which describes each. An omitted field is read
@@ -93,7 +119,7 @@ def configure(**settings: object) -> None:
         MissingExtraError: A package that a setting needs is not installed.
         RecordingError: ``record_dir`` cannot be written, or another release wrote it.
     """
-    global _live, _was_configured
+    global _was_configured
     from latspan._sdk._api_variables import check_api_variables
 
     check_api_variables()
@@ -111,21 +137,31 @@ def configure(**settings: object) -> None:
     except BaseException:
         made.stop(0)
         raise
-    while True:
-        _end(None, flush_provider=False)
-        with _lock:
-            # Another thread may have configured meanwhile: its configuration is shut down first.
-            if _live is None:
-                _live = made
-                _was_configured = True
-                _runtime.install(made.runtime)
-                break
-    export_at_sigterm(asleep=False)
-    wake_sigterm()
-    _log_start()
+    with ExitStack() as afterwards:
+        afterwards.callback(_report_configured, made)
+        afterwards.enter_context(_ending_here())
+        replaced = _exchange(made)
+        _was_configured = True
+        if replaced is not None:
+            afterwards.callback(_end, replaced, _HANDOVER_TIMEOUT_S, _SILENCE_S, successor=made)
+        export_at_sigterm(asleep=False)
+        wake_sigterm()
+        _log_start()
+
+
+def _report_configured(live: Assembly) -> None:
     for observer in _observers:
         with _runtime.handle_internal_errors("the doctor's observation"):
-            observer.configured(made)
+            observer.configured(live)
+
+
+def _exchange(live: Assembly | None) -> Assembly | None:
+    """Put a pipeline into effect, or none, and return the one that was in effect before."""
+    global _live
+    with _lock:
+        replaced, _live = _live, live
+        _runtime.install(None if live is None else live.runtime)
+    return replaced
 
 
 def _log_start() -> None:
@@ -194,8 +230,10 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
         Whether everything was exported in time, and nothing was lost since the last flush, for
         example because a receiver refused it permanently. ``True`` if latspan is not configured.
     """
+    deadline = time.monotonic() + timeout_s
     live = _live
-    return live is None or live.flush(timeout_s)
+    flushed = live is None or live.flush(timeout_s)
+    return _wait_for_other_ends(deadline) and flushed
 
 
 def stop_polling() -> None:
@@ -212,10 +250,11 @@ def stop_polling() -> None:
 
 def shutdown(timeout_s: float | None = None) -> None:
     """
-    Switch latspan off: end the open calls, export the remaining data, stop the threads.
+    Switch latspan off: end what is open, export the remaining data, stop the threads.
 
     An open call whose stream the caller has already left ends with the outcome of that moment, for
-    example ``closed_early``; any other open call ends as ``abandoned``. latspan calls this function
+    example ``closed_early``; any other open call, request or stage ends as ``abandoned``. What your
+    code does with it later has no effect. latspan calls this function
     when the process exits, also in a child of ``multiprocessing`` or Celery, and on SIGTERM if that
     signal has its default action. It cannot do so if the process is killed in another way. A second
     call has no effect.
@@ -231,35 +270,55 @@ def shutdown(timeout_s: float | None = None) -> None:
 
 def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
     """Switch latspan off, and log that nothing was recorded, if that is so."""
-    ended = _end(timeout_s, flush_provider=flush_provider)
-    if ended is not None:
-        with _runtime.handle_internal_errors("the log line of the end"):
-            ended.start_line.on_shutdown()
+    limit_s = _SHUTDOWN_TIMEOUT_S if timeout_s is None else timeout_s
+    deadline = time.monotonic() + limit_s
+    with _ending_here():
+        ended = _exchange(None)
+        if ended is not None:
+            silence_s = _SILENCE_S if timeout_s is None else None
+            _end(ended, limit_s, silence_s, flush_provider=flush_provider)
+            with _runtime.handle_internal_errors("the log line of the end"):
+                ended.start_line.on_shutdown()
+    _wait_for_other_ends(deadline)
 
 
-def _end(timeout_s: float | None, *, flush_provider: bool) -> Assembly | None:
-    """End the configuration in effect, and return it; ``None`` if there is none."""
-    global _live
-    with _lock:
-        live, _live = _live, None
-        if live is None:
-            return None
-        _runtime.install(None)
-    _stopping.append(live)
+def _end(
+    live: Assembly,
+    timeout_s: float,
+    silence_s: float | None,
+    *,
+    flush_provider: bool = False,
+    successor: Assembly | None = None,
+) -> None:
+    """End a pipeline that is no longer in effect, and export what it has recorded."""
+    from latspan._operations import abandon_open_operations
+
+    abandon_open_operations(None if successor is None else live.runtime)
+    live.stop(timeout_s, silence_s, flush_provider=flush_provider, successor=successor)
+    for observer in _observers:
+        with _runtime.handle_internal_errors("the doctor's observation"):
+            observer.ended(live)
+
+
+@contextmanager
+def _ending_here() -> Generator[None]:
+    """Register this thread as one that ends a pipeline; it does so inside the block."""
+    ending = threading.get_ident(), threading.Event()
+    _ending.append(ending)
     try:
-        from latspan._operations import abandon_open_operations
-
-        abandon_open_operations()
-        if timeout_s is None:
-            live.stop(_SHUTDOWN_TIMEOUT_S, _SILENCE_S, flush_provider=flush_provider)
-        else:
-            live.stop(timeout_s, flush_provider=flush_provider)
-        for observer in _observers:
-            with _runtime.handle_internal_errors("the doctor's observation"):
-                observer.ended(live)
+        yield
     finally:
-        _stopping.remove(live)
-    return live
+        # A forked child has cleared the list.
+        with suppress(ValueError):
+            _ending.remove(ending)
+        ending[1].set()
+
+
+def _wait_for_other_ends(deadline: float) -> bool:
+    """Wait for the pipelines that other threads are ending, and return whether they have ended."""
+    own = threading.get_ident()
+    others = [done for thread, done in tuple(_ending) if thread != own]
+    return all(done.wait(max(deadline - time.monotonic(), 0)) for done in others)
 
 
 def observe(observer: Observer) -> None:
@@ -292,7 +351,7 @@ def _end_at_sigterm() -> None:
 
 _AT_SIGTERM: Final = Delivery(
     is_needed=lambda: _live is not None or bool(_observers),
-    is_ending=lambda: bool(_stopping),
+    is_ending=lambda: bool(_ending),
     end=_end_at_sigterm,
     flush=_flush_at_sigterm,
 )

@@ -15,6 +15,10 @@ even if the exporter raises, so that every span is counted once.
 **Shutdown.** The export thread closes the exporter after the last batch. If the timeout expires
 first, the waiting thread closes it while a batch is being sent. The list ``_unclosed`` lets only
 one of the two threads do so.
+
+**Succession.** After a reconfiguration, spans of requests that began before it may still end. They
+pass a gate (`_gate`): until it is closed, they are queued before the last batch is taken; after
+that, ``take`` passes them to the successor.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from latspan._export import (
 from latspan._export._export_errors import ExportErrors
 from latspan._export._sizes import size_of
 from latspan._fork import register_after_fork
+from latspan._gate import Gate
 from latspan._log import NOT_EXPORTED, logger
 from latspan._sdk._loading import DeferredExporter
 from latspan._sdk._span_queue import SpanQueue
@@ -106,7 +111,9 @@ class SpanExport:
         self.exporter: Final = DeferredExporter(signal, make_exporter)
         """The exporter; if it is loaded early, the first batch does not wait for the loading."""
         self._resource = resource
-        self._closed = False
+        self.successor: SpanExport | None = None
+        """Receives the spans that end after this object was closed; ``None`` drops them."""
+        self._gate = Gate()
         self._last = LastExport()
         self._begin()
         register_after_fork(self._begin)
@@ -143,8 +150,16 @@ class SpanExport:
 
     def take(self, spans: Sequence[Item]) -> None:
         """Queue ended spans that are sampled; safe on any thread and in a finaliser."""
-        if self._closed:
-            return
+        gate = self._gate
+        try:
+            if gate.enter():
+                self._put(spans)
+            elif self.successor is not None:
+                self.successor.take(spans)
+        finally:
+            gate.leave()
+
+    def _put(self, spans: Sequence[Item]) -> None:
         if not self._queue.put(spans):
             self._warn_once()
         if self._worker.thread is None:
@@ -193,7 +208,7 @@ class SpanExport:
             Function that waits, at most the given number of seconds, and returns whether all spans
             since the last flush were accepted.
         """
-        if self._closed or self._worker.thread is None:
+        if self._gate.is_closed or self._worker.thread is None:
             return lambda _: not self._queue
         done = threading.Event()
         sent: list[bool] = []
@@ -222,7 +237,7 @@ class SpanExport:
         Returns:
             Function that waits at most the given number of seconds, then cuts the export short.
         """
-        self._closed = True
+        self._gate.close()
         if self._worker.thread is None:
             return lambda _: None
         self._worker.hurry()

@@ -2,7 +2,8 @@
 JSON documents of ``latspan histogram … --json``.
 
 Times are integer nanoseconds, ratios integer billionths. A number is ``null`` if it is unknown or
-has too few values.
+has too few values. The count, the sum, the minimum and the maximum are those of the values seen;
+``cut`` and ``failed`` are the numbers of requests that decide a percentile without a value.
 """
 
 from __future__ import annotations
@@ -115,4 +116,7 @@ def _values(row: HistogramRow) -> dict[str, object]:
         "sources": list(row.sources),
         "significant_digits": row.precision.significant_digits,
         **row.histogram.to_dict(PERCENTILES),
+        **{f"p{percentile}": value for percentile, value in percentiles_of(row).items()},
+        "cut": row.population.cut,
+        "failed": row.population.failed,
     }

@@ -2,27 +2,45 @@
 Rows for the histograms of log files: one per metric or segment; kinds and sides are never mixed.
 
 A file has too many series to show: one per outcome, source and combination of its requests' other
-attributes. A row merges all series that do not differ in a requested attribute.
+attributes. A row merges all series that do not differ in a requested attribute. The lower bounds of
+a metric are in the row of its values; a row of one outcome is about the values seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from latspan._metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named, unit_of
-from latspan._recording import TaggedName, nearest_values, read_tag
+from latspan._censoring import AT_LEAST, Bounds
+from latspan._metrics import (
+    EVIDENCE_METRICS,
+    LATENCY_METRICS,
+    METRICS,
+    SERVER_METRICS,
+    metric_named,
+    unit_of,
+)
+from latspan._recording import (
+    Population,
+    SeriesKey,
+    TaggedName,
+    key_of,
+    nearest_values,
+    population_of,
+    read_tag,
+)
 from latspan._segments import SEGMENT_ORDER, Kind
 from latspan._units import MetricUnit
 from latspan.errors import HistogramPrecisionError, UnknownNameError
-from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision
+from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision, values_needed
 
 __all__ = [
     "PERCENTILES",
     "HistogramRow",
     "Percentiles",
     "RowKey",
+    "bounds_of",
     "change",
     "is_coarse",
     "paired",
@@ -34,6 +52,7 @@ __all__ = [
 PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 
 _SEGMENT: Final = "segment"
+_OUTCOME: Final = "outcome"
 _KINDS: Final = [kind.value for kind in Kind]
 _METRICS: Final = [name for name in METRICS if name not in {*EVIDENCE_METRICS, *SERVER_METRICS}]
 _SEGMENTS: Final[list[str]] = [str(name) for name in SEGMENT_ORDER]
@@ -76,9 +95,11 @@ class HistogramRow:
     Args:
         key: Attributes that they have in common.
         precision: Precision of the values.
-        histogram: The values.
+        histogram: The values seen.
         sources: Sources of the values, sorted; empty if the file does not have them.
         series: Number of series.
+        parts: Histogram of each series, with its lower bounds; empty if the row is about the values
+            seen only.
     """
 
     key: RowKey
@@ -86,6 +107,16 @@ class HistogramRow:
     histogram: Histogram
     sources: tuple[str, ...] = ()
     series: int = 0
+    parts: dict[SeriesKey, Histogram] = field(default_factory=dict[SeriesKey, Histogram])
+    _population: Population | None = None
+
+    @property
+    def population(self) -> Population:
+        """What is known of all values; the parts must be complete."""
+        if self._population is None:
+            found = population_of(self.parts) if self.parts else Population(self.histogram)
+            self._population = found
+        return self._population
 
 
 def rows_of(
@@ -120,6 +151,7 @@ def rows_of(
                 else "the series have no attributes",
             )
     wanted = None if metric is None else _wanted(metric, [tagged for tagged, _ in named])
+    conditional = _OUTCOME in where or _OUTCOME in by
     rows: dict[RowKey, HistogramRow] = {}
     for tagged, series in named:
         attributes = tagged.attributes
@@ -128,14 +160,16 @@ def rows_of(
         key = RowKey(
             attributes.get("kind"),
             attributes.get("side"),
-            tagged.metric,
+            _measured(tagged.metric),
             attributes.get(_SEGMENT),
             tuple(attributes.get(name) for name in by),
         )
         if wanted is not None and wanted not in (key.metric, key.segment):
             continue
         row = rows.setdefault(key, HistogramRow(key, series.precision, Histogram()))
-        _merge(row, series.histogram, series.precision, attributes.get("source"))
+        _merge(row, tagged, series.histogram, series.precision)
+        if not conditional:
+            row.parts[key_of(tagged.metric, attributes)] = series.histogram
     return sorted(rows.values(), key=_place)
 
 
@@ -167,13 +201,26 @@ def refuse_absent_values(totals: Iterable[LogTotals], where: Mapping[str, str]) 
 
 
 Percentiles = Mapping[float, int | None]
-"""Values by percentile; ``None`` if there are too few values for it."""
+"""Values by percentile; ``None`` if there are too few values for it, or if it is not known."""
+
+
+def bounds_of(row: HistogramRow) -> Mapping[float, Bounds | None]:
+    """Return the interval of each of the :data:`PERCENTILES`; ``None`` with too few values."""
+    held = row.population
+    return {
+        each: held.percentile(each) if held.count >= values_needed(each) else None
+        for each in PERCENTILES
+    }
 
 
 def percentiles_of(row: HistogramRow | None) -> Percentiles:
     """Return all :data:`PERCENTILES` of a row; without a row, all are ``None``."""
-    plain = (Histogram() if row is None else row.histogram).to_dict(PERCENTILES)
-    return {percentile: plain[f"p{percentile}"] for percentile in PERCENTILES}
+    if row is None:
+        return dict.fromkeys(PERCENTILES)
+    return {
+        percentile: int(bounds.low) if bounds is not None and bounds.is_known else None
+        for percentile, bounds in bounds_of(row).items()
+    }
 
 
 def change(before: float | None, after: float | None) -> float | None:
@@ -199,22 +246,30 @@ def paired(
 
 
 def _merge(
-    row: HistogramRow, histogram: Histogram, precision: Precision, source: str | None
+    row: HistogramRow, tagged: TaggedName, histogram: Histogram, precision: Precision
 ) -> None:
     if row.precision != precision:
         raise HistogramPrecisionError(
             f"values of {row.key.label} were written with {row.precision} and with {precision}",
             hint="select one of them with --where or --metric",
         )
-    row.histogram.merge(histogram)
     row.series += 1
-    if source is not None:
+    if tagged.metric != row.key.metric:
+        return
+    row.histogram.merge(histogram)
+    if (source := tagged.attributes.get("source")) is not None:
         row.sources = tuple(sorted({*row.sources, source}))
+
+
+def _measured(metric: str) -> str:
+    """Return the metric of a series of values or of lower bounds."""
+    base = metric.removesuffix(AT_LEAST)
+    return base if base == _SEGMENT or base in LATENCY_METRICS else metric
 
 
 def _wanted(metric: str, named: Iterable[TaggedName]) -> str:
     """Return the canonical name of the metric or segment."""
-    there = {tagged.metric for tagged in named} | {
+    there = {_measured(tagged.metric) for tagged in named} | {
         segment for tagged in named if (segment := tagged.attributes.get(_SEGMENT)) is not None
     }
     if metric in there:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +10,9 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._drawing import FAINT, SOURCE_LETTERS, count, instant, needs, quantity
+from latspan._censoring import Bounds
+from latspan._drawing import FAINT, SOURCE_LETTERS, count, instant, needs, percent, quantity
+from latspan._recording import rounded_bound
 from latspan._segments import Source
 from latspan._units import TimeUnit
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
@@ -17,6 +20,7 @@ from latspan.reports._histogram_rows import (
     PERCENTILES,
     HistogramRow,
     RowKey,
+    bounds_of,
     change,
     is_coarse,
     paired,
@@ -105,6 +109,16 @@ class HistogramsTable:
         ):
             if any(numbers):
                 columns[head] = [Text(f"{number:,}") for number in numbers]
+        # The shares of the requests without a value, which may decide a percentile.
+        for head, numbers in (
+            ("cut", [row.population.cut for row in rows]),
+            ("failed", [row.population.failed for row in rows]),
+        ):
+            if any(numbers):
+                columns[head] = [
+                    Text(percent(number / row.population.count) if number else "—")
+                    for number, row in zip(numbers, rows, strict=True)
+                ]
         if any(is_coarse(row) for row in rows):
             columns["digits"] = [Text(str(row.precision.significant_digits)) for row in rows]
         columns["source"] = [Text(_sources(row)) for row in rows]
@@ -114,8 +128,8 @@ class HistogramsTable:
         held = row.histogram.count > 0
         return (
             *(
-                _cell(value, row.key, percentile, self.unit)
-                for percentile, value in percentiles_of(row).items()
+                _cell(bounds, row.key, percentile, self.unit)
+                for percentile, bounds in bounds_of(row).items()
             ),
             Text(quantity(row.histogram.max_ns, row.key.unit, self.unit))
             if held
@@ -176,15 +190,16 @@ class HistogramDiffTable:
             counts = (0 if row is None else row.histogram.count for row in (old, new))
             lines.append((*cells, Text("n"), *(Text(f"{each:,}") for each in counts), Text()))
             was, now = percentiles_of(old), percentiles_of(new)
+            both = [None if row is None else bounds_of(row) for row in (old, new)]
             for percentile in PERCENTILES:
-                values = was[percentile], now[percentile]
-                if values != (None, None):
+                bounds = [None if each is None else each[percentile] for each in both]
+                if bounds != [None, None]:
                     lines.append(
                         (
                             *(Text() for _ in cells),
                             Text(f"p{percentile}"),
-                            *(_cell(value, key, percentile, self.unit) for value in values),
-                            Text(_percent(change(*values))),
+                            *(_cell(each, key, percentile, self.unit) for each in bounds),
+                            Text(_percent(change(was[percentile], now[percentile]))),
                         )
                     )
         yield from aligned(lines, left=range(len(named.heads) + 1), options=options)
@@ -193,7 +208,7 @@ class HistogramDiffTable:
 def _is_folded(row: HistogramRow) -> bool:
     held = row.histogram
     # Values that were not counted as they are must stay visible.
-    return held.count < _FEW and not held.rejected and not held.clamped
+    return row.population.count < _FEW and not held.rejected and not held.clamped
 
 
 def _folded(rows: Sequence[HistogramRow], named: _Names) -> str:
@@ -234,11 +249,14 @@ class _Names:
         )
 
 
-def _cell(value: int | None, key: RowKey, percentile: float, unit: TimeUnit) -> Text:
-    """Return a percentile, or the number of values that it needs."""
-    if value is None:
+def _cell(bounds: Bounds | None, key: RowKey, percentile: float, unit: TimeUnit) -> Text:
+    """Return a percentile, what is known of it, or the number of values that it needs."""
+    if bounds is None:
         return Text(needs(values_needed(percentile)), style=FAINT)
-    return Text(quantity(value, key.unit, unit))
+    if math.isinf(bounds.low):
+        return Text("—", style=FAINT)
+    low = bounds.low if bounds.is_known else rounded_bound(bounds.low)
+    return Text(("" if bounds.is_known else "≥ ") + quantity(int(low), key.unit, unit))
 
 
 def _span(totals: LogTotals) -> str:

@@ -26,7 +26,7 @@ from latspan._drawing import (
     percent,
     style_of,
 )
-from latspan._recording import Distribution, text_of_unknown
+from latspan._recording import Distribution, rounded_bound, text_of_unknown
 from latspan._segments import Kind, Outcome, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
@@ -205,7 +205,8 @@ def percentile_text(
         return Text(needs(values_needed(percentile)), style=FAINT)
     if low == high < math.inf or values.population is None:
         return Text(text_of(low))
-    return Text(text_of_unknown(None if low == math.inf else text_of(low), values.population))
+    shown_low = None if low == math.inf else text_of(rounded_bound(low))
+    return Text(text_of_unknown(shown_low, values.population))
 
 
 def _percentiles(values: Distribution) -> Iterator[Text]:

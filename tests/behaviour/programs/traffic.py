@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import openai
 
 import latspan
 from latspan import Kind, Snapshot
+from latspan._units import in_metric_unit
 from latspan.testing import RequestRecord
 
 MODEL = "small"
@@ -122,11 +124,24 @@ def distributions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         ]
         for metric, segment, values in named:
             if values.count():
-                enough = values.count() >= 20
+                p95 = None
+                if values.count() >= 20:
+                    # Of the values seen, as a histogram that was exported has it.
+                    p95 = in_metric_unit(values.histogram.value_at_percentile(95), values.unit)
                 yield {
                     "metric": metric,
                     "segment": segment,
                     "kind": kind,
                     "count": values.count(),
-                    "p95": values.percentile(95, unit="s") if enough else None,
+                    "p95": p95,
                 }
+    yield from lower_bounds(snapshot)
+
+
+def lower_bounds(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    counts: Counter[tuple[str, str | None, Kind]] = Counter()
+    for key, series in snapshot.series.items():
+        if key.is_at_least:
+            counts[key.metric, key.segment, key.kind] += series.histogram.count
+    for (metric, segment, kind), count in counts.items():
+        yield {"metric": metric, "segment": segment, "kind": kind, "count": count, "p95": None}

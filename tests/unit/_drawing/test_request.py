@@ -72,3 +72,21 @@ def test_a_name_cannot_move_the_cursor() -> None:
     )
 
     assert line_of(hostile).isprintable()
+
+
+def test_a_call_that_was_given_up_shows_how_long_its_token_was_waited_for() -> None:
+    """Its time to the first token is at least that long."""
+    given_up = RequestRecord(
+        name="chat gpt-4o",
+        kind=Kind.CALL,
+        outcome=Outcome.CANCELLED,
+        start_epoch_ns=0,
+        duration_ns=5_000 * MS,
+        segments=(Segment("server_wait", 0, 5_000 * MS),),
+        streamed=True,
+    )
+
+    assert line_of(given_up) == (
+        "call    chat gpt-4o · 5,000.0 ms · TTFT ≥ 5,000.0 ms · server_wait 5,000.0 ms (100 %)"
+        " · cancelled"
+    )

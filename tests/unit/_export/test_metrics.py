@@ -283,3 +283,46 @@ def test_a_large_export_is_split_and_none_is_too_large(
     assert len(drawn) == sum(map(len, points_of(parts).values()))
     for part in parts:
         assert len(part.keys) == 1 or encode_metrics(part.data).ByteSize() <= limit
+
+
+def test_lower_bounds_have_metrics_of_their_own() -> None:
+    """Their outcome shows which are bounds and which failed; a bound of 0 is a value too."""
+    cut = {"kind": "call", "outcome": "cancelled", "source": "measured"}
+    snapshot = snapshot_of(
+        ("time_to_first_token", {**cut, "outcome": "completed"}, histogram_of(10**8)),
+        ("time_to_first_token.at_least", cut, histogram_of(5 * 10**9, 0)),
+        ("stall_duration.at_least", cut, histogram_of(10**9)),
+        ("segment.at_least", {**cut, "segment": "queue"}, histogram_of(7)),
+        ("fluidity.at_least", cut, histogram_of(0)),
+    )
+
+    points = points_of(exported(snapshot))
+
+    assert sorted(points) == [
+        "latspan.segment.duration.at_least",
+        "latspan.stall.duration.at_least",
+        "latspan.time_to_first_token",
+        "latspan.time_to_first_token.at_least",
+    ]
+    [bounds] = points["latspan.time_to_first_token.at_least"]
+    assert (bounds.count, bounds.zero_count, bounds.max) == (2, 1, 5.0)
+    assert bounds.attributes["latspan.outcome"] == "cancelled"
+
+
+def test_overflow_series_are_told_apart_by_their_outcome() -> None:
+    """Two points with the same attributes would be one."""
+    overflow = {"kind": "call", "overflow": "true"}
+    snapshot = snapshot_of(
+        *(
+            ("time_to_first_token", {**overflow, "outcome": outcome}, histogram_of(10))
+            for outcome in ("completed", "cancelled")
+        )
+    )
+
+    [points] = points_of(exported(snapshot)).values()
+
+    attributes = [dict(point.attributes) for point in points]
+    assert attributes == [
+        {"otel.metric.overflow": True, "latspan.kind": "call", "latspan.outcome": outcome}
+        for outcome in ("completed", "cancelled")
+    ]

@@ -225,8 +225,24 @@ def test_a_request_does_not_report_the_open_segment_of_its_call() -> None:
     assert {key.metric for key in snapshot.series if key.segment} == {"segment"}
     stage = replace(request, kind=Kind.STAGE, reports=(Segment("prepare", 9, 100),))
     assert {key.metric for key in snapshot_of([stage]).series if key.segment} == {
-        "segment" + AT_LEAST
+        "segment",
+        "segment" + AT_LEAST,
     }
+
+
+def test_segments_of_given_up_calls_still_sum_to_their_durations() -> None:
+    """The segment in progress is a value too, so that dashboards of segments stay whole."""
+    snapshot = snapshot_of([FAST, CUT_AT_5_S, call(7, ttft_ms=5, outcome=Outcome.ERROR)])
+    sums = {
+        metric: sum(
+            series.histogram.sum_ns
+            for key, series in snapshot.series.items()
+            if key.metric == metric
+        )
+        for metric in ("segment", "duration")
+    }
+
+    assert sums["segment"] == sums["duration"]
 
 
 def test_a_metric_that_grows_is_a_bound_while_its_stream_was_open() -> None:

@@ -13,20 +13,21 @@ from latspan.cli import main
 from support.comparisons import recording
 from support.schemas import validated
 
+ROUTES = ("/chat", "/summary")
 SLOWER = {"queue": 3.0, "prefill": 1.5, "decode": 1.5}
 
 
 def runs(folder: Path, first: int, number: int = 5, **changes: Any) -> str:
     """Write the recordings of several runs into a folder and return its path."""
     for seed in range(first, first + number):
-        recording(folder / f"run-{seed}", seed, **changes)
+        recording(folder / f"run-{seed}", seed, **{"routes": ROUTES, **changes})
     return str(folder)
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a folder of five runs."""
-    return runs(tmp_path_factory.mktemp("before"), 0, routes=("/chat", "/summary"))
+    return runs(tmp_path_factory.mktemp("before"), 0)
 
 
 def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -73,7 +74,7 @@ def test_one_recording_per_side_is_inconclusive(
     before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The text describes both, and names what would decide."""
-    after = recording(tmp_path / "one", 90, factors=SLOWER)
+    after = recording(tmp_path / "one", 90, factors=SLOWER, routes=ROUTES)
     assert main(["compare", f"{before}/run-0", str(after)]) == 3
     shown = capsys.readouterr()
     assert "supports no claim" in " ".join(shown.out.split())
@@ -99,7 +100,7 @@ def test_routes_are_compared_too(
     before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One comparison per value of the attribute."""
-    after = runs(tmp_path, 50, routes=("/chat", "/summary"))
+    after = runs(tmp_path, 50)
     _, found = compared(capsys, before, after, "--by", "route")
     assert {each["value"] for each in found["groups"]} == {"/chat", "/summary"}
     assert {each["after"]["units"] for each in found["groups"]} == {1000}

@@ -297,6 +297,8 @@ def test_the_document_of_a_file(host1: str, capsys: pytest.CaptureFixture[str]) 
         "p99": None,
         "p99.9": None,
         "max": 300 * NS_PER_MS,
+        "cut": 0,
+        "failed": 0,
     }
 
 
@@ -660,3 +662,70 @@ def test_a_long_file_is_read_with_progress(
     said = capsys.readouterr()
     assert said.err.startswith("  10 of 17 MB, ")
     assert said.out.splitlines()[2].split()[:3] == ["queue", "1", "9"]
+
+
+@pytest.fixture
+def given_up(tmp_path: Path) -> str:
+    """Of 40 calls, 3 were given up after 5 s without a token, and one failed."""
+    labels = {"model": "small"}
+    return write(
+        tmp_path / "given_up.hlog",
+        {
+            tag("time_to_first_token", outcome="completed", **labels): milliseconds(*[100] * 36),
+            tag("time_to_first_token.at_least", outcome="cancelled", **labels): milliseconds(
+                *[5_000] * 3
+            ),
+            tag("time_to_first_token.at_least", outcome="error", **labels): milliseconds(7),
+            tag("segment", segment="server_wait", outcome="cancelled"): milliseconds(*[5_000] * 3),
+            tag("segment.at_least", segment="server_wait", outcome="cancelled"): milliseconds(
+                *[5_000] * 3
+            ),
+        },
+    )
+
+
+def test_a_percentile_that_given_up_calls_decide_is_a_bound(
+    given_up: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values and lower bounds are one row; two columns have the shares without a value."""
+    lines = shown(capsys, "show", given_up, "--metric", "ttft")
+
+    [row] = [line.split() for line in lines if line.split()[:1] == ["time_to_first_token"]]
+    text = " ".join(row)
+    assert "36 100.0 ms 100.0 ms ≥ 5,000.0 ms needs 100" in text
+    assert " 8 % 2 % " in text
+    [found] = document(capsys, "show", given_up, "--metric", "ttft")["rows"]
+    assert (found["count"], found["cut"], found["failed"], found["series"]) == (36, 3, 1, 3)
+    assert found["p50"] == pytest.approx(100 * NS_PER_MS, rel=0.001)
+    assert found["p95"] is None
+
+
+def test_a_row_of_one_outcome_is_about_the_values_seen(
+    given_up: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A question about completed calls leaves out those that were given up."""
+    for options in (("--where", "outcome=completed"), ("--by", "outcome")):
+        rows = document(capsys, "show", given_up, "--metric", "ttft", *options)["rows"]
+        found = {row["by"].get("outcome", "completed"): row for row in rows}
+        assert found["completed"]["p95"] == pytest.approx(100 * NS_PER_MS, rel=0.001)
+        assert found["completed"]["cut"] == 0
+
+
+def test_a_segment_in_progress_is_counted_once(
+    given_up: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its lower bounds are among the values of the segment."""
+    [row] = document(capsys, "show", given_up, "--metric", "server_wait")["rows"]
+
+    assert (row["metric"], row["count"], row["cut"], row["p50"]) == ("segment", 3, 3, None)
+
+
+def test_two_measurements_show_their_bounds_side_by_side(
+    given_up: str, host1: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A change is shown only between two numbers."""
+    lines = shown(capsys, "diff", given_up, host1, "--metric", "ttft")
+
+    [p95] = [line for line in lines if line.split()[:1] == ["p95"]]
+    assert "≥ 5,000.0 ms" in p95
+    assert p95.split()[-1] == "—"

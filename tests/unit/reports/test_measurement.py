@@ -167,7 +167,7 @@ def test_the_document_has_both_percentiles(tmp_path: Path) -> None:
     assert (duration["n"], duration["failed"]) == (100, 6)
     assert duration["all"] == {
         "p50": 0.155, "p90": 0.195, "p95": None, "p99": None, "p99.9": None,
-        "unbounded": ["p95", "p99"],
+        "unbounded": ["p95", "p99"], "at_least": {},
     }  # fmt: skip
     assert duration["completed"]["p95"] == 0.195
     assert only["targets"] == [

@@ -110,7 +110,7 @@ class _Values:
                 if key.metric == DURATION:
                     self.units[kind] += histogram.count
                     self.failed[kind] += histogram.count * has_failed
-                if has_failed:
+                if has_failed or key.is_at_least:
                     continue
                 if key.segment is None:
                     held = self.metrics.setdefault((kind, key.metric), Histogram())
