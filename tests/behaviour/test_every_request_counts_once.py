@@ -1,7 +1,7 @@
 """
 Each reader gives each request its weight, in each situation in which a request could be forgotten.
 
-The table of the tests is readers × situations: ``[diagnose-weighted]``, ``[report-cut]``. A reader
+The table of the tests is readers by situations: ``[diagnose-weighted]``, ``[report-cut]``. A reader
 is a function that returns what a command or a public function shows of a recording or of a
 histogram log. A situation is traffic for which a careless count gives another number. The truth is
 computed in ``support/traffic.py`` by sorting, counting and dividing. A pair without a meaning is in
@@ -14,13 +14,14 @@ import contextlib
 import json
 import math
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -32,7 +33,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.resources import Resource
 
 from latspan import open_recording
-from latspan._export import metrics_parts
+from latspan._export import ConsoleLines, metrics_parts
 from latspan._recording import Recorder
 from latspan._study.compare import run_of
 from latspan._study.measurement import summarize
@@ -49,6 +50,8 @@ from support.traffic import (
     Request,
     bounds_of,
     count_of,
+    prometheus_histograms,
+    prometheus_server,
     share_above,
     write_log,
     write_recording,
@@ -90,9 +93,7 @@ def _mixed(*groups: Sequence[Request]) -> list[Request]:
 
 def _weighted() -> list[Request]:
     """Return 200 fast requests, and 200 slow ones that stand for 2,000."""
-    slow = [
-        Request(1_000 + 405 + 5 * index, 405 + 5 * index, ratio=0.1) for index in range(200)
-    ]
+    slow = [Request(1_000 + 405 + 5 * index, 405 + 5 * index, ratio=0.1) for index in range(200)]
     return _mixed(_fast(200), slow)
 
 
@@ -144,7 +145,7 @@ def _measured_only() -> list[Request]:
 
 
 def _no_token() -> list[Request]:
-    """Return 200 whole streams, 60 streams without a token, and 40 responses that are no streams."""
+    """Return 200 whole streams, 60 streams without a token, and 40 responses in one piece."""
     return _mixed(
         _fast(200),
         [Request(300, None, output=None) for _ in range(60)],
@@ -157,6 +158,23 @@ def _with_tokens() -> list[Request]:
         _fast(260),
         [Request(_varied(2_000, index), None, streamed=False) for index in range(40)],
     )
+
+
+def _cut_at_end() -> list[Request]:
+    """Return a load test that ended while a fifth of its requests waited for a token."""
+    return _mixed(
+        _fast(240, phase="measured"),
+        [Request(5_000, None, "cancelled", phase="measured") for _ in range(60)],
+    )
+
+
+def _cut_indexes(requests: Sequence[Request]) -> list[int]:
+    """Return the indexes of the requests that the end of a load test cancelled."""
+    return [
+        index
+        for index, each in enumerate(requests)
+        if each.phase == "measured" and each.outcome == "cancelled"
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +208,7 @@ class Situation:
                     "load": {"pattern": "poisson", "rate_per_s": 5},
                     "intended": measured,
                     "unsent": 0,
-                    "cut": [],
+                    "cut": _cut_indexes(requests),
                     "sent": {"measured": measured},
                     "generator": {
                         "busy": 0.1,
@@ -233,6 +251,12 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
     "cut": Situation(_cut(), _waited(), frozenset({"inconclusive", "worse"})),
     "failed": Situation(_failed(), _mixed(_fast(300)), frozenset({"worse"})),
     "phase": Situation(_phase(), _measured_only(), frozenset({"no_worse"}), is_load_test=True),
+    "cut_at_end": Situation(
+        _cut_at_end(),
+        [replace(each, phase="measured") for each in _waited()],
+        frozenset({"inconclusive", "worse"}),
+        is_load_test=True,
+    ),
     "no_token": Situation(_no_token(), _with_tokens(), frozenset({"worse", "inconclusive"})),
 }
 
@@ -281,6 +305,10 @@ def _verdict(requests: Sequence[Request], metric: str, percentile: float, limit_
     return "missed" if low > allowed else "met" if high <= allowed else "undecided"
 
 
+def _pair(value: Any) -> tuple[Any, ...]:
+    return tuple(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else (value, value)
+
+
 def faults(shown: Shown, situation: Situation) -> list[str]:
     """Return a sentence for each difference between what a reader shows and the truth."""
     requests = situation.requests
@@ -292,7 +320,7 @@ def faults(shown: Shown, situation: Situation) -> list[str]:
             if is_known:
                 found.append(f"p{percentile:g} {metric} is unknown, but is {truth[0]:g} ms")
             continue
-        pair = value if isinstance(value, tuple) else (value, value)
+        pair: tuple[Any, ...] = _pair(value)
         if pair[1] is None and not is_known:
             pair = pair[0], truth[1]
         if pair != pytest.approx(truth, rel=shown.tolerance):
@@ -303,8 +331,7 @@ def faults(shown: Shown, situation: Situation) -> list[str]:
             found.append(f"{value:g} {name}, truth {truth_counts[name]:g}")
     for (metric, limit_ms), value in shown.shares.items():
         truth = share_above(requests, metric, limit_ms)
-        pair = value if isinstance(value, tuple) else (value, value)
-        if pair != pytest.approx(truth, abs=1e-3):
+        if _pair(value) != pytest.approx(truth, abs=1e-3):
             found.append(f"share of {metric} above {limit_ms:g} ms is {value}, truth {truth}")
     for (metric, percentile, limit_ms), verdict in shown.verdicts.items():
         expected = _verdict(requests, metric, percentile, limit_ms)
@@ -349,6 +376,9 @@ def _of_snapshot(taken: Any) -> Shown:
             known = taken.percentile(metric, each, unit="ms", kind="call", default=None)
             shown.percentiles[metric, each] = tuple(bounds)
             assert known == (bounds[0] if bounds[0] == bounds[1] < math.inf else None)
+        distribution = taken.metric(metric, kind="call")
+        for limit_ms in LIMITS_MS:
+            shown.shares[metric, limit_ms] = distribution.fraction_above_bounds(limit_ms)
     distribution = taken.metric("duration", kind="call")
     shown.counts = {
         "requests": taken.count(kind="call"),
@@ -450,7 +480,11 @@ def report_text(situation: Situation, folder: Path) -> Shown:
     shown = Shown(tolerance=0.003)
     cell = r"(?:(?:≥ |— |)[\d,.]* ?(?:ms)?(?: ?\([^)]*\))?)"
     for metric, title in (("duration", "duration"), (TTFT, "TTFT, first token")):
-        found = re.search(rf"^  {title} +([\d,]+)  +({cell})  +({cell})  +({cell})  ", out.getvalue(), re.M)
+        found = re.search(
+            rf"^  {title} +([\d,]+)  +({cell})  +({cell})  +({cell})  ",
+            out.getvalue(),
+            re.MULTILINE,
+        )
         assert found, out.getvalue()
         for percentile, text in ((50, found[2]), (95, found[3])):
             number = re.search(r"[\d,]+\.?\d*(?= ms)", text)
@@ -466,9 +500,7 @@ def report_text(situation: Situation, folder: Path) -> Shown:
         shown.counts["completed"] = by_outcome.get("completed", 0.0)
         shown.counts["failed"] = sum(by_outcome.get(each, 0.0) for each in FAILED)
         shown.counts["cut"] = sum(
-            number
-            for name, number in by_outcome.items()
-            if name.replace(" ", "_") in CUT
+            number for name, number in by_outcome.items() if name.replace(" ", "_") in CUT
         )
     return shown
 
@@ -506,9 +538,7 @@ def _diagnosed(source: Path) -> Shown:
     for metric, percentile in ((TTFT, 95), ("duration", 75)):
         for limit_ms in LIMITS_MS:
             goal = f"p{percentile} {metric}"
-            found = _document(
-                "diagnose", source, "--goal", goal, "--limit-ms", limit_ms, "--json"
-            )
+            found = _document("diagnose", source, "--goal", goal, "--limit-ms", limit_ms, "--json")
             shown.verdicts[metric, percentile, limit_ms] = found["goal"]["verdict"]
             value_s = found["goal"]["value_s"]
             shown.percentiles[metric, percentile] = None if value_s is None else 1e3 * value_s
@@ -526,8 +556,19 @@ def compare(situation: Situation, folder: Path) -> Shown:
 
 def _compared(before: Path, after: Path, *options: str) -> Shown:
     found = _document("compare", before, after, "--goal", "p95 ttft", "--json", *options)
-    shown = Shown(judgement=found["judgement"])
+    return _of_comparison(found)
+
+
+def _of_comparison(found: Mapping[str, Any]) -> Shown:
+    # Runs differ by 1 %, and the quantiles of Harrell and Davis are means of near values.
+    shown = Shown(judgement=found["judgement"], tolerance=0.025)
     shown.counts["requests"] = found["after"]["units"] / RUNS
+    for row in found["rows"]:
+        if row["metric"] in ("duration", TTFT) and row["percentile"] in PERCENTILES:
+            value_s = row["after_s"]
+            shown.percentiles[row["metric"], row["percentile"]] = (
+                None if value_s is None else 1e3 * value_s
+            )
     return shown
 
 
@@ -554,9 +595,7 @@ def verify(situation: Situation, folder: Path) -> Shown:
     found = _document(
         "verify", "--lever", "prefix-cache", "--recorded", *sides, "--goal", "p95 ttft", "--json"
     )
-    shown = Shown(judgement=found["judgement"])
-    shown.counts["requests"] = found["comparison"]["after"]["units"] / RUNS
-    return shown
+    return replace(_of_comparison(found["comparison"]), judgement=found["judgement"])
 
 
 _PATH: Final = """\
@@ -599,9 +638,17 @@ def _scored(source: Path) -> Shown:
                 )
             ((card,),) = [document["cards"]]
             (period,) = card["periods"]
+            shown = replace(_of_period(period), verdicts=shown.verdicts)
             shown.verdicts[metric, percentile, limit_ms] = period["verdicts"][0]["verdict"]
+    return shown
+
+
+def _of_period(period: Mapping[str, Any]) -> Shown:
+    shown = Shown()
     for metric in ("duration", TTFT):
-        values = period["metrics"][metric]
+        values = period["metrics"].get(metric)
+        if values is None:
+            continue
         for each in (50, 95):
             name = f"p{each}"
             value_ns = values[name]
@@ -665,7 +712,8 @@ def sweep(situation: Situation, folder: Path) -> Shown:
     found = judge("chat", after, pinned=[run_of(open_recording(each)) for each in before])
     assert not found.invalid
     shown = Shown(judgement=found.baseline.judgement.name.lower() if found.baseline else None)
-    shown.counts["requests"] = sum(len(run.table) for run in found.runs) / RUNS
+    shown.counts["requests"] = sum(run.units for run in found.runs) / RUNS
+    shown.counts["cut"] = sum(run.cut for run in found.runs) / RUNS
     for each in found.targets:
         verdict = None if each.verdict is None else str(each.verdict.verdict)
         limit_ms = each.target.limit_ns / 1e6
@@ -677,12 +725,12 @@ def sweep(situation: Situation, folder: Path) -> Shown:
 
 
 def capacity(situation: Situation, folder: Path) -> Shown:
-    """Read the rungs of ``latspan capacity --json``; each rung has the requests of the situation."""
+    """Read the rungs of ``latspan capacity --json``; each has the requests of the situation."""
     load_test = _load_test(situation)
     requests: list[Request] = []
-    for step, speed in enumerate((1, 2, 4, 8)):
+    for number, speed in enumerate((1, 2, 4, 8)):
         requests += [
-            replace(each, at_s=1_000 * step + each.at_s / speed, step=step)
+            replace(each, at_s=1_000 * number + each.at_s / speed, step=number)
             for each in load_test.requests
         ]
     account = load_test.account(load_test.requests)
@@ -694,8 +742,9 @@ def capacity(situation: Situation, folder: Path) -> Shown:
             "load": {"pattern": "poisson", "rate_per_s": 5 * speed},
             "offered_per_s": 5.0 * speed,
             "reached_per_s": 5.0 * speed,
+            "cut": [index for index in _cut_indexes(requests) if requests[index].step == number],
         }
-        for speed in (1, 2, 4, 8)
+        for number, speed in enumerate((1, 2, 4, 8))
     ]
     write_recording(folder, requests, measurement=account)
     shown = Shown()
@@ -762,10 +811,18 @@ def convert_traces(situation: Situation, folder: Path) -> Shown:
     file = write_traces(folder.with_suffix(".jsonl"), situation.requests)
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         assert main(["convert", str(file), str(folder)]) == 0
-    return _of_columns(
-        open_recording(folder).columns(
-            "duration", "ttft", "outcome", "ratio", "streamed", "latspan.load.phase"
-        )
+    return _of_requests(
+        [
+            Request(
+                record.duration_ns / 1e6,
+                None if (ttft := record.metrics.get(TTFT)) is None else ttft.value / 1e6,
+                record.outcome,
+                record.ratio,
+                streamed=record.streamed is not False,
+                phase=str(phase) if (phase := record.details.get("latspan.load.phase")) else None,
+            )
+            for record in open_recording(folder).records("call")
+        ]
     )
 
 
@@ -843,6 +900,10 @@ def live(situation: Situation, folder: Path) -> Shown:
         return _of_snapshot(captured.snapshot())
 
 
+def _no_chunks() -> Generator[str]:
+    yield from ()
+
+
 def _make(request: Request, clock: ManualClock) -> None:
     """Make the call of a request."""
     call = open_call(
@@ -857,16 +918,16 @@ def _make(request: Request, clock: ManualClock) -> None:
     if request.ttft_ms is None:
         clock.advance(duration_ns)
         if request.outcome == "completed":
-            chunks = iter(()) if request.streamed else None
-            result = (each for each in chunks) if chunks is not None else {}
-            for _ in track_response(call, result):
-                pass
+            if request.streamed:
+                list(track_response(call, _no_chunks()))
+            else:
+                track_response(call, dict[str, Any]())
         else:
             call.end(Outcome(request.outcome))
         return
     first_ns = round(1e6 * request.ttft_ms)
 
-    def chunks_of() -> Iterator[str]:
+    def chunks_of() -> Generator[str]:
         clock.advance(first_ns)
         yield "token"
         clock.advance(duration_ns - first_ns)
@@ -893,14 +954,70 @@ def _make(request: Request, clock: ManualClock) -> None:
 
 
 _FORMAT: Final = ApiFormat(
-    name="test.chat", operation="chat", classify_chunk=lambda chunk: ChunkKind.VISIBLE
+    name="test.chat", operation="chat", classify_chunk=lambda _: ChunkKind.VISIBLE
 )
 
 
-def prometheus_scorecard(situation: Situation, folder: Path) -> Shown:
-    """Skip: a Prometheus server that received such metrics is needed."""
-    del situation, folder
-    pytest.skip("needs a Prometheus server, which make backends builds: see tests/backends")
+def prometheus(situation: Situation, folder: Path) -> Shown:
+    """Read ``latspan scorecard --json`` of a Prometheus server."""
+    del folder
+    end_s = time.time()
+
+    def answer(query: str, at_s: float) -> list[dict[str, Any]]:
+        if at_s < end_s - 1:
+            return []
+        (name,) = set(re.findall(r"latspan_[a-z_]+_seconds|latspan_[a-z_]+_at_least\w*", query))
+        found = prometheus_histograms(situation.requests, name)
+        if "histogram_count" not in query:
+            return [
+                {"metric": dict(labels), "histogram": [at_s, {"buckets": buckets}]}
+                for labels, buckets in found.items()
+            ]
+        counts: dict[frozenset[tuple[str, str]], int] = {}
+        for labels, buckets in found.items():
+            own = frozenset(each for each in labels if each[0] != "latspan_segment")
+            count = sum(int(bucket[3]) for bucket in buckets)
+            counts[own] = max(counts.get(own, 0), count)
+        return [
+            {"metric": dict(labels), "value": [at_s, str(count)]}
+            for labels, count in counts.items()
+        ]
+
+    with prometheus_server(answer) as url:
+        document = _document("scorecard", url, "--period", "month", "--json")
+    ((card,),) = [document["cards"]]
+    return replace(_of_period(card["periods"][-1]), tolerance=0.005)
+
+
+def console(situation: Situation, folder: Path) -> Shown:
+    """Read the line that a process prints for each request."""
+    err = StringIO()
+    printer = ConsoleLines(lambda run: run(), lambda: 0, waterfalls=False)
+    with redirect_stderr(err):
+        for record in open_recording(situation.write(folder)).records("call"):
+            printer.write(record)
+    requests: list[Request] = []
+    for line in err.getvalue().splitlines():
+        _, duration, *_, outcome = line.split(" · ")
+        first = re.search(r"TTFT (≥ )?([\d,.]+) ms", line)
+        requests.append(
+            Request(
+                float(duration.removesuffix(" ms").replace(",", "")),
+                None if first is None or first[1] else float(first[2].replace(",", "")),
+                outcome,
+            )
+        )
+        assert (first is not None and first[1] is not None) == (
+            requests[-1].ttft_ms is None and outcome in CUT
+        ), line
+    shown = replace(_of_requests(requests), tolerance=0.002)
+    if any(each.ttft_ms is None and each.outcome == "completed" for each in requests):
+        # A line does not show whether the response was requested as a stream.
+        shown.percentiles = {
+            key: each for key, each in shown.percentiles.items() if TTFT not in key
+        }
+        del shown.counts["first tokens"]
+    return shown
 
 
 Reader = Callable[[Situation, Path], Shown]
@@ -924,7 +1041,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "scorecard": scorecard,
     "scorecard_lines": scorecard_lines,
     "scorecard_log": scorecard_log,
-    "scorecard_prometheus": prometheus_scorecard,
+    "scorecard_prometheus": prometheus,
+    "console": console,
     "sweep": sweep,
     "capacity": capacity,
     "measure": measure,
@@ -939,20 +1057,26 @@ _LOGS_HAVE_NO_PHASES: Final = "a load test logs its measured phase only"
 _TESTS_COUNT_ALL: Final = "a test keeps each record and is never a sample"
 _TESTS_HAVE_NO_PHASES: Final = "a test is not a load test"
 _LIVE_COUNTS_ALL: Final = "a process counts each request; only its recording is a sample"
+_LIVE: Final = ("live", "otlp_metrics", "scorecard_prometheus", "console")
 _LOAD_TESTS_COUNT_ALL: Final = "a load test records each request and is never a sample"
 
 
 def _not_applicable() -> Iterator[tuple[tuple[str, str], str]]:
+    for phase in ("phase", "cut_at_end"):
+        for reader in READERS:
+            if reader.endswith(("_log", "_logs")):
+                yield (reader, phase), _LOGS_HAVE_NO_PHASES
+        for reader in ("assert_target", "assert_no_worse"):
+            yield (reader, phase), _TESTS_HAVE_NO_PHASES
+        for reader in _LIVE:
+            yield (reader, phase), "a process does not know which phase of a load test will count"
     for reader in READERS:
         if reader.endswith(("_log", "_logs")):
             yield (reader, "weighted"), _LOGS_COUNT_ALL
-            yield (reader, "phase"), _LOGS_HAVE_NO_PHASES
     for reader in ("assert_target", "assert_no_worse"):
         yield (reader, "weighted"), _TESTS_COUNT_ALL
-        yield (reader, "phase"), _TESTS_HAVE_NO_PHASES
-    for reader in ("live", "otlp_metrics", "scorecard_prometheus"):
+    for reader in _LIVE:
         yield (reader, "weighted"), _LIVE_COUNTS_ALL
-        yield (reader, "phase"), "a process does not know which phase of a load test will count"
     for reader in ("sweep", "capacity", "measure"):
         yield (reader, "weighted"), _LOAD_TESTS_COUNT_ALL
     yield ("convert_traces", "weighted"), "spans do not have the ratio of a tail sample"
@@ -980,7 +1104,7 @@ def test_the_table_is_complete() -> None:
     """Each exception is a pair of the table and has a reason."""
     assert set(NOT_APPLICABLE) <= set(_PAIRS)
     for (reader, situation), reason in NOT_APPLICABLE.items():
-        print(f"not applicable: {reader}-{situation}: {reason}")
+        print(f"not applicable: {reader}-{situation}: {reason}")  # noqa: T201 - shown by -rP
         assert reason
 
 
@@ -1045,17 +1169,25 @@ def test_a_sample_of_busy_times_does_not_hide_that_they_are_slow(tmp_path: Path)
 def test_one_program_with_and_without_sampling_is_the_same(tmp_path: Path, sampled: str) -> None:
     """Whichever side is a sample."""
     sides = _written_sides(tmp_path, lambda _: unsampled(_busy()), lambda _: _busy())
-    found = _judged(sides if sampled == "after" else sides[::-1], "p75 ttft")
+    before, after = sides if sampled == "after" else reversed(sides)
+    found = _judged((before, after), "p75 ttft")
     assert found["judgement"] in _SAME, found["sentence"]
     row = found["rows"][0]
     assert (row["before_s"], row["after_s"]) == pytest.approx((0.401, 0.401), rel=0.02)
 
 
+def test_a_sample_proves_no_more_than_its_lines_do(tmp_path: Path) -> None:
+    """A p99 needs 299 requests without a miss; 100 lines remain 100 if each stands for 100."""
+    requests = _mixed([Request(600, _varied(100, index), ratio=0.01) for index in range(100)])
+    folder = write_recording(tmp_path / "sample", requests)
+    found = _document("diagnose", folder, "--goal", "p99 ttft", "--limit-ms", "300", "--json")
+    assert found["goal"]["verdict"] == "undecided"
+    assert found["units"] == 10_000
+
+
 def _half_gone(count: int = 200) -> list[Request]:
     """Return calls of which every other one was cancelled after 5 s without a token."""
-    return _mixed(
-        _fast(count // 2), [Request(5_000, None, "cancelled") for _ in range(count // 2)]
-    )
+    return _mixed(_fast(count // 2), [Request(5_000, None, "cancelled") for _ in range(count // 2)])
 
 
 def test_a_target_is_not_met_if_half_of_the_callers_left(tmp_path: Path) -> None:
@@ -1171,8 +1303,10 @@ def test_recordings_and_logs_of_the_same_runs_are_the_same(tmp_path: Path, logs:
         write_recording(tmp_path / "recordings" / f"run-{run}", requests(run))
         write_log(tmp_path / "logs" / f"run-{run}" / "a.hlog", requests(run))
     sides = tmp_path / "recordings", tmp_path / "logs"
-    found = _judged(sides if logs == "after" else sides[::-1], "p95 duration")
+    before, after = sides if logs == "after" else reversed(sides)
+    found = _judged((before, after), "p95 duration")
     assert found["judgement"] not in ("improved", "worse"), found["sentence"]
+    assert not [row for row in found["rows"] if row["change"] in ("improved", "worse")]
     row = found["rows"][0]
     if row["ratio"] is not None and found["judgement"] != "not_interpretable":
         assert row["ratio"] == pytest.approx(1, rel=0.01)

@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import chain
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from hdrh.histogram import HdrHistogram
 
@@ -29,6 +32,8 @@ __all__ = [
     "bounds_of",
     "count_of",
     "known",
+    "prometheus_histograms",
+    "prometheus_server",
     "share_above",
     "write_log",
     "write_recording",
@@ -105,9 +110,7 @@ def _population(
             yield interval, 1 / each.ratio
 
 
-def bounds_of(
-    requests: Sequence[Request], metric: str, percentile: float
-) -> tuple[float, float]:
+def bounds_of(requests: Sequence[Request], metric: str, percentile: float) -> tuple[float, float]:
     """Return the interval in milliseconds that contains a percentile of all traffic."""
     population = list(_population(requests, metric))
 
@@ -127,9 +130,7 @@ def bounds_of(
     )
 
 
-def share_above(
-    requests: Sequence[Request], metric: str, limit_ms: float
-) -> tuple[float, float]:
+def share_above(requests: Sequence[Request], metric: str, limit_ms: float) -> tuple[float, float]:
     """Return the smallest and the largest possible share of the traffic above a limit."""
     population = list(_population(requests, metric))
     total = sum(weight for _, weight in population)
@@ -389,3 +390,73 @@ def _value(value: object) -> dict[str, object]:
     if isinstance(value, int):
         return {"intValue": str(value)}
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
+
+
+def prometheus_histograms(
+    requests: Sequence[Request], name: str
+) -> dict[frozenset[tuple[str, str]], list[list[Any]]]:
+    """Return the native histograms that Prometheus has of a metric: buckets by labels."""
+    values: defaultdict[frozenset[tuple[str, str]], Counter[int]] = defaultdict(Counter)
+    for each in requests:
+        for metric, more, value_ns in _logged(each):
+            if _PROMETHEUS.get(metric) != name:
+                continue
+            labels = {
+                "latspan_kind": "call",
+                "latspan_side": "client",
+                "latspan_outcome": each.outcome,
+                "latspan_inference_path": "chat",
+                **{f"latspan_{key}": label for key, label in more.items()},
+            }
+            # Scale 8, as latspan exports.
+            values[frozenset(labels.items())][math.ceil(math.log2(value_ns / 1e9) * 256) - 1] += 1
+    return {
+        labels: [
+            [0, repr(2 ** (index / 256)), repr(2 ** ((index + 1) / 256)), str(count)]
+            for index, count in sorted(buckets.items())
+        ]
+        for labels, buckets in values.items()
+    }
+
+
+_PROMETHEUS: Final = {
+    "segment": "latspan_segment_duration_seconds",
+    "segment.at_least": "latspan_segment_duration_at_least_seconds",
+    **{
+        f"time_to_first_{what}{end}": f"latspan_time_to_first_{what}{end.replace('.', '_')}_seconds"
+        for what in ("token", "visible_token")
+        for end in ("", ".at_least")
+    },
+}
+"""Names of the exported metrics in Prometheus, which appends the unit."""
+
+
+@contextmanager
+def prometheus_server(
+    answer: Callable[[str, float], list[dict[str, Any]]],
+) -> Generator[str]:
+    """Run a server that answers each query like Prometheus, and yield its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            asked = parse_qs(self.rfile.read(length).decode())
+            found = answer(asked["query"][0], float(asked["time"][0]))
+            body = json.dumps({"data": {"result": found}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
