@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._censoring import open_gap_ns, waited_ns
+from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
 from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS
 from latspan._recording.folder import LARGEST
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
