@@ -14,6 +14,7 @@ import contextlib
 import json
 import math
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -931,15 +932,14 @@ def _make(request: Request, clock: ManualClock) -> None:
         clock.advance(first_ns)
         yield "token"
         clock.advance(duration_ns - first_ns)
-        if request.outcome != "closed_early":
-            yield "token"
+        yield "token"
         if request.outcome == "error":
             raise ConnectionResetError
 
     stream = track_response(call, chunks_of())
     next(stream)
     if request.outcome == "closed_early":
-        clock.advance(duration_ns - first_ns)
+        next(stream)
         stream.close()
         return
     if request.outcome == "truncated":
@@ -1183,6 +1183,47 @@ def test_a_sample_proves_no_more_than_its_lines_do(tmp_path: Path) -> None:
     found = _document("diagnose", folder, "--goal", "p99 ttft", "--limit-ms", "300", "--json")
     assert found["goal"]["verdict"] == "undecided"
     assert found["units"] == 10_000
+
+
+def _counted_by(reader: str, folder: Path) -> float:
+    """Return the number of requests that a reader shows."""
+    if reader == "snapshot":
+        return open_recording(folder).snapshot().count()
+    if reader == "report":
+        found: float = _document("report", folder, "--json")["summary"]["metrics"]["duration"]["n"]
+        return found
+    if reader == "diagnose":
+        return _document("diagnose", folder, "--goal", "p75 duration", "--json")["units"]
+    if reader == "compare":
+        other = shutil.copytree(folder, folder.with_name("other"))
+        manifest = json.loads((other / "recording.json").read_text())
+        (other / "recording.json").write_text(json.dumps({**manifest, "id": "0" * 16}))
+        return _document("compare", folder, other, "--json")["after"]["units"]
+    ((card,),) = [_document("scorecard", folder, "--period", "month", "--json")["cards"]]
+    return card["periods"][0]["requests"]
+
+
+_COUNTING: Final = ("snapshot", "report", "diagnose", "compare", "scorecard")
+
+
+@pytest.mark.parametrize("reader", _COUNTING)
+def test_a_line_of_a_killed_process_counts_its_fraction(tmp_path: Path, reader: str) -> None:
+    """Not a rounded one: 300 lines of three in ten requests are 1,000 requests."""
+    requests = _mixed(_fast(300, ratio=0.3), _fast(500))
+    folder = write_recording(tmp_path / "killed", requests, killed=True)
+    assert _counted_by(reader, folder) == pytest.approx(1_500, abs=1)
+
+
+@pytest.mark.parametrize("ratio", [1, 0.5])
+# The document of a report has the values of calls, and single requests.
+@pytest.mark.parametrize("reader", [each for each in _COUNTING if each != "report"])
+def test_a_request_with_two_calls_counts_once(tmp_path: Path, reader: str, ratio: float) -> None:
+    """In a sample too, where each line has the fraction of its request."""
+    requests = _mixed(_fast(200, calls=2, ratio=ratio))
+    folder = write_recording(tmp_path / "nested", requests)
+    if ratio < 1:
+        write_log(folder / "a-1-20251124T000000Z-000000.hlog", unsampled(requests))
+    assert _counted_by(reader, folder) == 200 / ratio
 
 
 def _half_gone(count: int = 200) -> list[Request]:
