@@ -184,7 +184,10 @@ def _correlated(random: np.random.Generator, size: int) -> Values:
 
 def _pooled(side: Sequence[Run]) -> Values:
     return np.concatenate(
-        [np.repeat(run.samples["duration"].values, run.samples["duration"].counts) for run in side]
+        [
+            np.repeat(sample.values, sample.counts.astype(np.int64))
+            for sample in (run.samples["duration"] for run in side)
+        ]
     )
 
 

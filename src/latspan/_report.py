@@ -50,14 +50,15 @@ def diagnose(
     snapshot: Snapshot | None = None,
 ) -> DiagnosisReport:
     """
-    Return the one delay to fix: ``print(latspan.diagnose("p95 ttft", limit_ms=500))``.
+    Return the one delay to fix: ``print(latspan.diagnose("p95 ttft <= 500ms"))``.
 
     The diagnosis covers the latest requests and calls, whose number the setting ``keep_records``
     limits. A :doc:`recording <guides/recording>` has all of them, and more facts on each.
 
     Args:
-        goal: Percentile and metric to explain: ``duration``, ``ttft`` or ``ttfv``.
-        limit_ms: Target in milliseconds; if it is met, there is nothing to fix.
+        goal: Percentile and metric to explain: ``duration``, ``ttft`` or ``ttfv``. It can have a
+            limit; if the limit is met, there is nothing to fix.
+        limit_ms: Limit in milliseconds, if the goal does not have it.
         kind: ``request`` or ``call``; if not given, requests if there are any.
         snapshot: Data to diagnose, for example of a test; if not given, everything recorded by
             this process so far.

@@ -235,11 +235,14 @@ class Distribution:
 
         Source: HdrHistogram, ``copyCorrectedForCoordinatedOmission``.
         """
-        corrected = self.histogram.corrected_for_coordinated_omission(
-            from_unit(expected_interval, unit)
+        interval_ns = from_unit(expected_interval, unit)
+        population = self.population
+        return replace(
+            self,
+            name=f"{self.name} (corrected for coordinated omission)",
+            histogram=self.histogram.corrected_for_coordinated_omission(interval_ns),
+            population=None if population is None else population.corrected(interval_ns),
         )
-        name = f"{self.name} (corrected for coordinated omission)"
-        return replace(self, name=name, histogram=corrected)
 
     def fraction_above(self, limit: float, *, unit: TimeUnit = "ms") -> float:
         """

@@ -25,9 +25,9 @@ from histograms.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 from latspan._censoring import AT_LEAST, FIRST_WAITS, MORE_IS_BETTER, Bounds
 from latspan._metrics import LATENCY_METRICS
@@ -80,6 +80,19 @@ class Population:
     def failed(self) -> int:
         """Number of values that are not known because the request failed."""
         return self.never + self.failed_bounds
+
+    def corrected(self, expected_interval_ns: int) -> Population:
+        """
+        Return a copy with the values that a blocked load generator did not measure.
+
+        Args:
+            expected_interval_ns: Intended interval between requests; at least 1.
+        """
+        exact, bounds = (
+            held.corrected_for_coordinated_omission(expected_interval_ns)
+            for held in (self.exact, self.bounds)
+        )
+        return replace(self, exact=exact, bounds=bounds)
 
     def percentile(self, percentile: float) -> Bounds:
         """
@@ -178,7 +191,26 @@ def rounded_bound(low: float) -> float:
     return float(f"{low:.4g}")
 
 
-def text_of_unknown(low: str | None, population: Population) -> str:
+class Unknown(Protocol):
+    """Numbers of values of which some are not known."""
+
+    @property
+    def count(self) -> int:
+        """Number of all values."""
+        ...
+
+    @property
+    def cut(self) -> int:
+        """Number of values that are not known because the caller ended the request."""
+        ...
+
+    @property
+    def failed(self) -> int:
+        """Number of values that are not known because the request failed."""
+        ...
+
+
+def text_of_unknown(low: str | None, population: Unknown) -> str:
     """
     Return the text of a percentile that is not known, for example ``≥ 5.0 s (cut 12 %)``.
 
@@ -194,7 +226,9 @@ def text_of_unknown(low: str | None, population: Population) -> str:
     return f"{'—' if low is None else f'≥ {low}'} ({', '.join(shares)})"
 
 
-def undocumented_cuts(metric: str, kind: Kind, selected: Mapping[SeriesKey, Series]) -> int:
+def undocumented_cuts(
+    metric: str, kind: Kind, selected: Mapping[SeriesKey, Series], known: Iterable[SeriesKey]
+) -> int:
     """
     Return the number of given-up requests that files of older releases do not describe.
 
@@ -205,17 +239,18 @@ def undocumented_cuts(metric: str, kind: Kind, selected: Mapping[SeriesKey, Seri
         metric: Metric in the question.
         kind: Kind in the question.
         selected: Series of the requests in the question, of all metrics.
+        known: All series of the snapshot.
     """
     if metric not in FIRST_WAITS:
         return 0
+    if kind is not Kind.CALL and any(
+        key.is_at_least and key.subject.outcome in _CUT for key in known
+    ):
+        # A request may be given up inside a call or a stage, which then has the open segment.
+        return 0
     cut = valued = described = 0
     for key, series in selected.items():
-        if key.subject.outcome not in _CUT:
-            continue
-        if key.is_at_least and kind is not Kind.CALL:
-            # A request may be given up inside a call or a stage, which then has the segment.
-            return 0
-        if key.kind is kind:
+        if key.subject.outcome in _CUT and key.kind is kind:
             count = series.histogram.count
             cut += count if key.metric == "duration" else 0
             valued += count if key.measured_metric == metric else 0

@@ -527,7 +527,7 @@ class Snapshot:
         selected = {
             key: series for key, series in self.series.items() if has_attributes(key, of_timelines)
         }
-        return undocumented_cuts(metric, kind, selected)
+        return undocumented_cuts(metric, kind, selected, self._known())
 
     def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
         """Return the kinds of the timelines that were recorded with the attributes."""

@@ -1,5 +1,5 @@
 """
-Inference paths and their targets: data, validation, and the TOML file that a user edits.
+Goals, inference paths and their targets: data, validation, and the TOML file that a user edits.
 
 The package does not depend on recordings or statistics; :mod:`latspan._study.stats` decides whether
 a target is met.
@@ -7,7 +7,13 @@ a target is met.
 
 from __future__ import annotations
 
-from latspan._targets._goal import PercentileOf, parse_percentile_of, percentile_of
+from latspan._targets._goal import (
+    MAX_LIMIT_NS,
+    TARGET_METRICS,
+    PercentileGoal,
+    parse_percentile_goal,
+    requested_goal,
+)
 from latspan._targets._path import (
     Arrivals,
     CacheState,
@@ -26,11 +32,12 @@ from latspan._targets._reader import (
     parse_inference_path,
     read_inference_path,
 )
-from latspan._targets._target import BUDGET_COMPONENTS, TARGET_METRICS, Budget, Component, Target
+from latspan._targets._target import BUDGET_COMPONENTS, Budget, Component, Target
 from latspan._targets._writer import toml_of
 
 __all__ = [
     "BUDGET_COMPONENTS",
+    "MAX_LIMIT_NS",
     "SUFFIX",
     "TARGET_METRICS",
     "Arrivals",
@@ -39,7 +46,7 @@ __all__ = [
     "Change",
     "Component",
     "InferencePath",
-    "PercentileOf",
+    "PercentileGoal",
     "Preset",
     "PromptTemplate",
     "QualityCheck",
@@ -49,9 +56,9 @@ __all__ = [
     "file_of",
     "files_in",
     "parse_inference_path",
-    "parse_percentile_of",
-    "percentile_of",
+    "parse_percentile_goal",
     "preset_path",
     "read_inference_path",
+    "requested_goal",
     "toml_of",
 ]

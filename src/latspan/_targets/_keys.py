@@ -38,6 +38,7 @@ class Form(Enum):
     CHOICE = auto()
     TABLE = auto()
     TABLES = auto()
+    GOAL = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Key:
         example: Value that a new file shows in a comment if the field has none.
         share: The same for a time, as a fraction of the target's limit.
         required: Whether the file must have it.
+        replaced_by: Key that can be given instead; a table has one or the other.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Key:
     example: str = ""
     share: float = 0
     required: bool = False
+    replaced_by: str = ""
 
     @property
     def attribute(self) -> str:
@@ -131,17 +134,20 @@ _PATH: Final = (
 )
 
 _TARGET: Final = (
+    Key("goal", Form.GOAL, "percentile, metric and limit, instead of the three keys below"),
     Key(
         "metric",
         Form.TEXT,
         "ttft, duration, time_per_output_token and others",
         required=True,
+        replaced_by="goal",
     ),
     Key(
         "percentile",
         Form.NUMBER,
         "95: at least 95 of 100 requests are within the limit",
         required=True,
+        replaced_by="goal",
     ),
     Key(
         "limit_ms",
@@ -149,6 +155,7 @@ _TARGET: Final = (
         "the limit, in milliseconds",
         field="limit_ns",
         required=True,
+        replaced_by="goal",
     ),
     Key(
         "tolerated_ms",

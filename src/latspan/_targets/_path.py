@@ -15,7 +15,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Final, cast
 
-from latspan._targets._target import FieldError, Target
+from latspan._targets._field_error import FieldError
+from latspan._targets._target import Target
 
 __all__ = [
     "Arrivals",

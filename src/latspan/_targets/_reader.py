@@ -17,6 +17,8 @@ from typing import Final, NoReturn, TypeVar, cast
 
 from latspan._shown import printable
 from latspan._spelling import nearest
+from latspan._targets._field_error import FieldError
+from latspan._targets._goal import MAX_LIMIT_NS, parse_percentile_goal
 from latspan._targets._keys import KEYS, Form, Key
 from latspan._targets._lines import KeyPath, lines_of
 from latspan._targets._path import (
@@ -27,9 +29,9 @@ from latspan._targets._path import (
     Risk,
     TrafficProfile,
 )
-from latspan._targets._target import Budget, FieldError, Target
+from latspan._targets._target import Budget, Target
 from latspan._units import NS_PER_MS
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, UnknownNameError
 
 __all__ = ["SUFFIX", "file_of", "files_in", "parse_inference_path", "read_inference_path"]
 
@@ -50,11 +52,10 @@ _FORMS: Final = {
     Form.CHOICE: "a text in quotes",
     Form.TABLE: "a table: write [{key}] on a line of its own",
     Form.TABLES: "a list of tables: write [[{key}]] on a line of its own",
+    Form.GOAL: 'a text in quotes, for example {key} = "p95 ttft <= 500ms"',
 }
 
 _LONGEST_VALUE: Final = 60
-_LARGEST_MS: Final = 10**9
-"""Largest limit, in milliseconds: 11 days."""
 
 
 def file_of(name: str | os.PathLike[str]) -> Path:
@@ -190,14 +191,23 @@ class _Document:
             if name not in keys:
                 self._fail_unknown(name, keys, at)
         for key in keys.values():
-            if key.required and key.name not in table:
+            is_replaced = key.replaced_by in table
+            if is_replaced and key.name in table:
+                self._fail(
+                    (*at, key.name),
+                    f"{_where(at)}{key.replaced_by} and {key.name} are both given",
+                    f"keep {key.replaced_by}, or {' and '.join(_replaced_by(keys, key))}",
+                )
+            if key.required and not is_replaced and key.name not in table:
                 self._fail(
                     at, f"{_where(at)}{key.name} is missing", f"add {_form_of(key)}: {key.comment}"
                 )
-        values = {
-            keys[name].attribute: self._value(keys[name], value, (*at, name))
-            for name, value in table.items()
-        }
+        values: dict[str, object] = {}
+        for name, value in table.items():
+            if keys[name].form is Form.GOAL:
+                values |= self._goal(keys[name], value, (*at, name))
+            else:
+                values[keys[name].attribute] = self._value(keys[name], value, (*at, name))
         try:
             return kind(**values)
         except FieldError as error:
@@ -226,6 +236,17 @@ class _Document:
             shown = _shown(cast("object", value))
             self._fail(at, f"{shown} is not valid for {key.name}", f"use {_form_of(key)}")
         return result
+
+    def _goal(self, key: Key, value: object, at: KeyPath) -> dict[str, object]:
+        """Return the fields that the text of a goal describes."""
+        if not isinstance(value, str):
+            self._fail(at, f"{_shown(value)} is not valid for {key.name}", f"use {_form_of(key)}")
+        try:
+            goal = parse_percentile_goal(value)
+            limit_ns = goal.required_limit_ns
+        except (ConfigError, UnknownNameError) as error:
+            self._fail(at, error.message, error.hint or "")
+        return {"metric": goal.metric, "percentile": goal.percentile, "limit_ns": limit_ns}
 
     def _choice(self, options: type[StrEnum], value: str, at: KeyPath) -> StrEnum:
         try:
@@ -256,6 +277,11 @@ class _Document:
         line = self._lines.get(at)
         place = self._file if line is None else f"{self._file}, line {line}"
         raise ConfigError(f"{place}: {message}", hint=hint) from None
+
+
+def _replaced_by(keys: Mapping[str, Key], key: Key) -> list[str]:
+    """Return the names of the keys that can be replaced as ``key`` can."""
+    return [each.name for each in keys.values() if each.replaced_by == key.replaced_by]
 
 
 def _where(at: KeyPath) -> str:
@@ -312,7 +338,7 @@ def _count(value: object) -> int | None:
 
 def _milliseconds(value: object) -> int | None:
     number = _decimal(value)
-    if number is None or abs(number) > _LARGEST_MS:
+    if number is None or abs(number) > MAX_LIMIT_NS // NS_PER_MS:
         return None
     return round(number * NS_PER_MS)
 

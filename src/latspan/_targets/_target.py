@@ -9,37 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from latspan._metrics import LATENCY_METRICS, metric_named
 from latspan._segments import SegmentName, Stage
+from latspan._targets._field_error import FieldError
+from latspan._targets._goal import PercentileGoal
 from latspan._units import NS_PER_MS
-from latspan.errors import ConfigError, UnknownNameError
 
-__all__ = ["BUDGET_COMPONENTS", "TARGET_METRICS", "Budget", "Component", "FieldError", "Target"]
-
-TARGET_METRICS: Final = tuple(
-    name
-    for name, each in LATENCY_METRICS.items()
-    # Several values of one request depend on each other, so a test of them would be too certain.
-    if each.unit == "s" and not each.distribution
-)
-"""Metrics that a target can limit: times of which a request has one value."""
-
-
-class FieldError(ConfigError):
-    """
-    A field of an inference path has an invalid value.
-
-    Args:
-        field: Name of the field.
-        message: Description, with ``{key}`` for the field's name: a file has names of its own.
-        hint: Way to fix it, with ``{key}`` too.
-    """
-
-    def __init__(self, field: str, message: str, *, hint: str) -> None:
-        super().__init__(message.replace("{key}", field), hint=hint.replace("{key}", field))
-        self.field = field
-        self.template = message
-        self.hint_template = hint
+__all__ = ["BUDGET_COMPONENTS", "Budget", "Component", "Target"]
 
 
 class Component(NamedTuple):
@@ -144,7 +119,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(PercentileGoal):
     """
     Limit that a percentile of a metric must not exceed.
 
@@ -164,9 +139,8 @@ class Target:
         ConfigError: A value is outside its range, or the budget exceeds the limit.
     """
 
-    metric: str
-    percentile: float
-    limit_ns: int
+    # Unlike a goal, a target always has a limit.
+    limit_ns: int  # pyright: ignore[reportGeneralTypeIssues]
     use_case: str = ""
     load: str = ""
     owner: str = ""
@@ -175,20 +149,8 @@ class Target:
     budget: Budget = Budget()
 
     def __post_init__(self) -> None:
-        self._name_metric()
-        if not 1 <= self.percentile < 100:
-            fraction = 0 < self.percentile < 1
-            raise FieldError(
-                "percentile",
-                f"{{key}} is {self.percentile:g}, which is not in [1, 100)",
-                hint=f"use {{key}} = {self.percentile * 100:g}"
-                if fraction
-                else "use a number such as 95 or 99.9",
-            )
-        if self.limit_ns <= 0:
-            raise FieldError(
-                "limit_ns", "{key} must be more than 0", hint="use the time that the user accepts"
-            )
+        # A class with slots is created twice, so super() without arguments fails in it.
+        PercentileGoal.__post_init__(self)
         if self.tolerated_ns is not None and self.tolerated_ns < self.limit_ns:
             raise FieldError(
                 "tolerated_ns",
@@ -203,20 +165,6 @@ class Target:
                 f" more than the target's limit of {_ms(self.limit_ns)}",
                 hint=f"lower them by {_ms(excess_ns)} in all, or raise the target's limit",
             )
-
-    def _name_metric(self) -> None:
-        try:
-            metric = metric_named(self.metric).name
-        except UnknownNameError as error:
-            raise FieldError("metric", error.message, hint=error.hint or "") from None
-        if metric not in TARGET_METRICS:
-            raise FieldError(
-                "metric",
-                f"{{key}} is '{metric}', which is not one time per request",
-                hint=f"one of {', '.join(TARGET_METRICS)}",
-            )
-        object.__setattr__(self, "metric", metric)
-        object.__setattr__(self, "percentile", float(self.percentile))
 
     @property
     def label(self) -> str:

@@ -54,7 +54,7 @@ def _table(value: object, name: str, limit_ns: int = 0) -> Iterator[str]:
     if isinstance(value, Target):
         limit_ns = value.limit_ns
     for key in keys:
-        if not _is_table(key):
+        if not _is_table(key) and key.form is not Form.GOAL:
             yield _line(key, getattr(value, key.attribute), limit_ns)
     yield ""
     for key in filter(_is_table, keys):

@@ -14,8 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from latspan.cli._measure_limits import MOST_LIMIT_NS
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from latspan._targets import Target
@@ -33,9 +32,6 @@ __all__ = [
     "whole_number",
 ]
 
-_TARGET: Final = re.compile(
-    r"(?P<goal>.+?)\s+(?:<=?\s*)?(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s)", re.DOTALL
-)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 _SET_BY_LATSPAN: Final = ("messages", "model", "stream", "stream_options")
@@ -121,24 +117,16 @@ def _no_number(text: str) -> None:
 
 
 def target_limit(text: str) -> Target:
-    """Return a target such as ``p95 ttft 500ms``."""
-    from latspan._targets import Target, percentile_of
+    """Return a target such as ``p95 ttft <= 500ms``."""
+    from latspan._targets import Target, parse_percentile_goal
 
-    found = _TARGET.fullmatch(text.strip().lower())
-    goal = None if found is None else percentile_of(found["goal"])
-    if found is None or goal is None:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a target; for example 'p95 ttft 500ms' or 'p99 duration 10s'"
-        )
-    limit = float(found["limit"]) * (1e6 if found["unit"] == "ms" else 1e9)
-    if not limit <= MOST_LIMIT_NS:
-        raise argparse.ArgumentTypeError(f"the limit {found['limit'][:20]} is too large")
     try:
+        goal = parse_percentile_goal(text)
         return Target(
             metric=goal.metric,
             percentile=goal.percentile,
-            limit_ns=round(limit),
+            limit_ns=goal.required_limit_ns,
             source="--check",
         )
-    except ConfigError as error:
+    except (ConfigError, UnknownNameError) as error:
         raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from latspan._units import NS_PER_S
 from latspan.cli._argument_types import positive_number, positive_numbers
 from latspan.cli._command import Command
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED
@@ -70,11 +71,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--goal",
         metavar="GOAL",
-        help="percentile and metric: 'p99 duration', 'p95 ttft' (default: the first target, or"
-        " p99 duration)",
+        help="percentile and metric, perhaps with a limit: 'p95 ttft <= 500ms', 'p99 duration'"
+        " (default: the first target, or p99 duration)",
     )
     parser.add_argument(
-        "--limit-ms", type=positive_number, metavar="N", help="limit of the goal, in milliseconds"
+        "--limit-ms",
+        type=positive_number,
+        metavar="N",
+        help="limit of a goal that has none, in milliseconds",
     )
     parser.add_argument(
         "--current",
@@ -161,7 +165,7 @@ def _goal(
         ConfigError: The text is not a goal, or the metric does not depend on a queue.
         UnknownNameError: There is no such metric.
     """
-    from latspan._targets import Target, parse_percentile_of
+    from latspan._targets import Target, requested_goal
 
     targets = (
         tuple(
@@ -171,21 +175,17 @@ def _goal(
         if path is None
         else path.targets
     )
-    limit_s = None if arguments.limit_ms is None else arguments.limit_ms / 1e3
     usable = [target for target in targets if target.metric in _METRICS]
-    if arguments.goal is None and usable:
-        first = usable[0]
-        return first.metric, first.percentile, limit_s or first.limit_ns / 1e9
-    metric, percentile = parse_percentile_of(arguments.goal or "p99 duration")
-    if metric not in _METRICS:
+    goal = requested_goal(
+        arguments.goal, limit_ms=arguments.limit_ms, targets=usable, default="p99 duration"
+    )
+    if goal.metric not in _METRICS:
         raise ConfigError(
-            f"'{metric}' cannot be projected to another load",
+            f"'{goal.metric}' cannot be projected to another load",
             hint=f"use one of {', '.join(_METRICS)}",
         )
-    for target in usable:
-        if limit_s is None and (target.metric, target.percentile) == (metric, percentile):
-            limit_s = target.limit_ns / 1e9
-    return metric, percentile, limit_s
+    limit_s = None if goal.limit_ns is None else goal.limit_ns / NS_PER_S
+    return goal.metric, goal.percentile, limit_s
 
 
 def _exit_code(study: CapacityStudy) -> int:
@@ -206,7 +206,7 @@ COMMAND: Final = Command(
         ("latspan capacity chat", "the newest ladder of the inference path chat"),
         ("latspan capacity chat --rate 12", "the p99 at 12 requests per second, as a range"),
         (
-            "latspan capacity monday --goal 'p95 ttft' --limit-ms 500 --rate 12",
+            "latspan capacity monday --goal 'p95 ttft <= 500ms' --rate 12",
             "a recording; exit code 0 if the target would be met at that load",
         ),
         ("latspan capacity low middle high overload", "rungs that were measured one by one"),

@@ -177,7 +177,7 @@ COMMAND: Final = Command(
     examples=(
         ("latspan compare before after", "two recordings, or two folders with one per run"),
         (
-            "latspan compare before after --goal 'p95 ttft' --limit-ms 500",
+            "latspan compare before after --goal 'p95 ttft <= 500ms'",
             "judge the time to the first token, and its target",
         ),
         ("latspan compare before after --changed model", "the change is another model"),

@@ -272,7 +272,7 @@ COMMAND: Final = Command(
         ("latspan diagnose chat", "explain the target of chat.toml that is not met"),
         ("latspan diagnose monday", "explain the p95 of the duration of a recording"),
         (
-            "latspan diagnose monday --goal 'p95 ttft' --limit-ms 500",
+            "latspan diagnose monday --goal 'p95 ttft <= 500ms'",
             "explain the time to the first token, unless it is within 500 ms",
         ),
         ("latspan diagnose monday --path chat.toml", "with the targets and the budget of a path"),

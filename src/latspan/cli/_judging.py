@@ -65,13 +65,14 @@ def add_goal(parser: _Arguments, default: str, *, met: str = "") -> None:
     parser.add_argument(
         "--goal",
         metavar="GOAL",
-        help=f"percentile and metric: 'p95 duration', 'p99 ttft' (default: {default})",
+        help="percentile and metric, perhaps with a limit: 'p95 ttft <= 500ms', 'p99 duration'"
+        f" (default: {default})",
     )
     parser.add_argument(
         "--limit-ms",
         type=float,
         metavar="N",
-        help=f"limit of the goal, in milliseconds{met}",
+        help=f"limit of a goal that has none, in milliseconds{met}",
     )
 
 

@@ -140,7 +140,7 @@ COMMAND: Final = Command(
             "two requests per second at a model server",
         ),
         (
-            "latspan measure http://localhost:8000/v1 --rate 5 --check 'p95 ttft 500ms'",
+            "latspan measure http://localhost:8000/v1 --rate 5 --check 'p95 ttft <= 500ms'",
             "the same with a target, and an exit code for a script",
         ),
         ("latspan measure chat", "the load and the targets of chat.toml, from latspan init chat"),

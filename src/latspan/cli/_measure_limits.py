@@ -7,13 +7,10 @@ from typing import Final
 
 from latspan.errors import ConfigError
 
-__all__ = ["MOST_LIMIT_NS", "check_limits", "check_size"]
+__all__ = ["check_limits", "check_size"]
 
 _MOST_REQUESTS: Final = 400_000
 """Largest number of measured requests of a step; as many may follow while they end."""
-
-MOST_LIMIT_NS: Final = 10**15
-"""Largest limit of a target in nanoseconds: 11 days."""
 
 _LIMITS: Final[dict[str, tuple[float, float]]] = {
     "rate": (0.001, 10_000),

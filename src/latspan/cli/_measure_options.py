@@ -192,7 +192,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TARGET",
-        help="target to check, such as 'p95 ttft 500ms'; can be repeated",
+        help="target to check, such as 'p95 ttft <= 500ms'; can be repeated",
     )
     results.add_argument(
         "--percentile",

@@ -29,7 +29,8 @@ Prometheus server that has latspan's metrics.
 Timeouts and completed requests are fractions of all intended requests, with
 95 % confidence intervals. Intended requests are those that ended, and those
 that a load test scheduled but never sent. A failed request counts as slower
-than every other one. Weeks begin on Monday, in UTC."""
+than every other one, and one that its caller gave up as at least as slow as
+its caller waited. Weeks begin on Monday, in UTC."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,13 +75,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if not arguments.json:
-        # A missing package is reported before long files are read, not after it.
-        from latspan.reports._extra import needs_study
+    from latspan.reports._extra import needs_study
 
-        with needs_study():
+    with needs_study():
+        if not arguments.json:
+            # A missing package is reported before long files are read, not after it.
             import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
-    scorecard, notes = _read(arguments)
+        scorecard, notes = _read(arguments)
     if arguments.json:
         from latspan.reports._scorecard_json import scorecard_document
 

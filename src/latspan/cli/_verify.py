@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._shown import foreign
-from latspan._units import NS_PER_MS
 from latspan.cli._command import Command
 from latspan.cli._console import on_terminal, output, print_message
 from latspan.cli._exit_codes import exit_code_of
@@ -29,7 +28,6 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from latspan._study.compare import Run
     from latspan._study.verify import Quality, Verification
-    from latspan._targets import Target
     from latspan._workflow import QualityCommand
 
 __all__ = ["COMMAND"]
@@ -216,6 +214,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
     """Take the arguments that are not given from the file of an inference path."""
+    from latspan._targets import requested_goal
+
     change, quality = named.path.change, named.path.quality
     if arguments.runs is None:
         arguments.runs = change.runs
@@ -237,11 +237,13 @@ def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
             arguments.answers = answers if all(answers) else None
         elif all(answers) and (exist or arguments.recorded is not None):
             arguments.items, arguments.answers = quality.items, answers
-    if arguments.goal is None:
-        target = named.open_target
-        arguments.goal = f"p{target.percentile:g} {target.metric}"
-    if arguments.limit_ms is None:
-        arguments.limit_ms = _limit_ms(arguments.goal, named.path.targets)
+    first = named.open_target
+    arguments.goal = requested_goal(
+        arguments.goal,
+        limit_ms=arguments.limit_ms,
+        targets=(first, *named.path.targets),
+        default=str(first),
+    )
 
 
 def _refuse_others(runs: Sequence[Run], named: NamedPath) -> None:
@@ -259,19 +261,6 @@ def _refuse_others(runs: Sequence[Run], named: NamedPath) -> None:
                 f" {described}",
                 hint="judge it without a name: latspan verify --recorded BEFORE AFTER",
             )
-
-
-def _limit_ms(goal: str, targets: Sequence[Target]) -> float | None:
-    """Return the limit of the target that has this goal; ``None`` if there is none."""
-    from latspan._targets import parse_percentile_of
-
-    asked = parse_percentile_of(goal)
-    limits_ns = (
-        each.limit_ns
-        for each in targets
-        if (each.metric, each.percentile) == (asked.metric, asked.percentile)
-    )
-    return next((limit_ns / NS_PER_MS for limit_ns in limits_ns), None)
 
 
 def _quality(arguments: argparse.Namespace) -> Quality | None:

@@ -10,7 +10,7 @@ from latspan.errors import MissingExtraError
 
 __all__ = ["needs_study"]
 
-_PACKAGES: Final = frozenset({"numpy", "rich"})
+_PACKAGES: Final = frozenset({"numpy", "orjson", "rich"})
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._drawing import FAINT, milliseconds, needs
+from latspan._recording import text_of_unknown
 from latspan._segments import KIND_NOUNS, Side
-from latspan._study.scorecard import PERCENTILES, UNBOUNDED, Card, Cycle, Figures, Ratio, Scorecard
+from latspan._study.scorecard import PERCENTILES, Card, Cycle, Figures, Ratio, Scorecard
 from latspan._study.stats import TargetVerdict
 from latspan._targets import Target
 from latspan._units import NS_PER_MS
@@ -144,17 +146,22 @@ def _target_name(target: Target) -> str:
 
 
 def _percentile(figures: Figures, metric: str, percentile: float) -> Text:
-    value = figures.percentiles[metric][percentile]
-    if value is None:
-        missing = needs(values_needed(percentile)) if figures.counts[metric] else "—"
-        return Text(missing, style=FAINT)
-    return Text("failed" if value == UNBOUNDED else milliseconds(value))
+    bounds = figures.percentiles[metric][percentile]
+    if bounds is None:
+        has_values = figures.counts[metric].count
+        return Text(needs(values_needed(percentile)) if has_values else "—", style=FAINT)
+    if bounds.is_known:
+        return Text(milliseconds(bounds.low))
+    low = milliseconds(bounds.low) if math.isfinite(bounds.low) else None
+    return Text(text_of_unknown(low, figures.counts[metric]))
 
 
 def _ratio(ratio: Ratio | None, *, intervals: bool) -> Text:
     if ratio is None or ratio.value is None or ratio.low is None or ratio.high is None:
         return Text("—", style=FAINT)
     text = f"{_percent(ratio.value)} %"
+    if ratio.undecided and ratio.most is not None:
+        text = f"{_percent(ratio.value)} to {_percent(ratio.most)} %"
     if intervals:
         text += f" ({_percent(ratio.low)} to {_percent(ratio.high)})"
     return Text(text)
@@ -166,8 +173,11 @@ def _percent(share: float) -> str:
 
 
 def _goodput(figures: Figures) -> Text:
-    goodput = figures.goodput_per_s
-    return Text("—", style=FAINT) if goodput is None else Text(f"{goodput:,.2f}")
+    least, most = figures.goodput_per_s, figures.most_goodput_per_s
+    if least is None or most is None:
+        return Text("—", style=FAINT)
+    texts = dict.fromkeys((f"{least:,.2f}", f"{most:,.2f}"))
+    return Text(" to ".join(texts))
 
 
 def _verdict(verdict: TargetVerdict | None) -> Text:

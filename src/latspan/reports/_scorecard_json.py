@@ -7,11 +7,14 @@ has too few values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 
+from latspan._censoring import Bounds
 from latspan._segments import Outcome
-from latspan._study.scorecard import UNBOUNDED, Card, Figures, Ratio, Row, Scorecard
+from latspan._study.scorecard import Card, Figures, Ratio, Row, Scorecard
 from latspan._targets import Target
 
 __all__ = ["SCORECARD_SCHEMA", "scorecard_document"]
@@ -72,22 +75,14 @@ def _figures(row: Row, targets: Sequence[Target]) -> dict[str, object]:
         "recorded_s": figures.recorded_s,
         "outcomes": {each.value: number for each in Outcome if (number := figures.outcomes[each])},
         "metrics": {
-            metric: {
-                "count": figures.counts[metric],
-                **{
-                    f"p{percentile}": None if value in (None, UNBOUNDED) else value
-                    for percentile, value in values.items()
-                },
-                "unbounded": [
-                    f"p{percentile}" for percentile, value in values.items() if value == UNBOUNDED
-                ],
-            }
+            metric: _metric(figures, metric, values)
             for metric, values in figures.percentiles.items()
         },
         "timeouts": _ratio(figures.timeouts),
         "completed": _ratio(figures.completed),
         "attainment": None if figures.attainment is None else _ratio(figures.attainment),
         "goodput_per_s": figures.goodput_per_s,
+        "most_goodput_per_s": figures.most_goodput_per_s,
         "verdicts": [
             None
             if verdict is None
@@ -98,8 +93,30 @@ def _figures(row: Row, targets: Sequence[Target]) -> dict[str, object]:
                 "requests": verdict.requests,
                 "misses": verdict.misses,
                 "needed": verdict.needed,
+                "undecided": verdict.undecided,
             }
             for target, verdict in zip(targets, figures.verdicts, strict=True)
+        ],
+    }
+
+
+def _metric(
+    figures: Figures, metric: str, values: Mapping[float, Bounds | None]
+) -> dict[str, object]:
+    known = {f"p{percentile}": each for percentile, each in values.items()}
+    return {
+        **asdict(figures.counts[metric]),
+        **{
+            name: None if each is None or not each.is_known else each.low
+            for name, each in known.items()
+        },
+        "at_least": {
+            name: each.low
+            for name, each in known.items()
+            if each is not None and math.isfinite(each.low) and not each.is_known
+        },
+        "unbounded": [
+            name for name, each in known.items() if each is not None and math.isinf(each.low)
         ],
     }
 
@@ -111,4 +128,6 @@ def _ratio(ratio: Ratio) -> dict[str, object]:
         "ratio": ratio.value,
         "low": ratio.low,
         "high": ratio.high,
+        "undecided": ratio.undecided,
+        "most": ratio.most,
     }

@@ -20,7 +20,7 @@ from latspan._recording import RequestRecord
 from latspan._recording.folder import host_conditions
 from latspan._segments import KIND_NOUNS, Kind
 from latspan._study.stats import Verdict, requests_needed, target_verdict
-from latspan._targets import parse_percentile_of
+from latspan._targets import PercentileGoal
 from latspan._units import NS_PER_MS
 from latspan._version import __version__
 from latspan.errors import ConfigError
@@ -37,8 +37,7 @@ Undecided: TypeAlias = Literal["fail", "skip"]
 
 def check_target(
     records: Sequence[RequestRecord],
-    goal: str,
-    limit_ms: float,
+    goal: PercentileGoal,
     *,
     kind: Kind,
     confidence: float,
@@ -49,8 +48,7 @@ def check_target(
 
     Args:
         records: Records of the test; only records of this ``kind`` are used.
-        goal: Percentile and metric, for example ``p95 ttft``.
-        limit_ms: Limit in milliseconds, more than 0.
+        goal: Percentile, metric and limit.
         kind: Kind of the units.
         confidence: In (0.5, 1).
         undecided: What happens if there are too few records.
@@ -60,28 +58,26 @@ def check_target(
         ConfigError: An argument is invalid.
     """
     __tracebackhide__ = True
-    asked = parse_percentile_of(goal)
     _refuse_unknown(undecided)
-    if not (math.isfinite(limit_ms) and limit_ms > 0):
-        raise ConfigError(f"a limit of {limit_ms:g} ms", hint="use a number greater than 0")
+    limit_ns = goal.required_limit_ns
     values = [
         value
         for each in records
-        if each.kind is kind and (value := each.censored(asked.metric)) is not None
+        if each.kind is kind and (value := each.censored(goal.metric)) is not None
     ]
-    limit_ns = limit_ms * NS_PER_MS
     misses = sum(each.low > limit_ns for each in values)
     left = sum(each.low <= limit_ns < each.high for each in values)
     found = target_verdict(
-        len(values), misses, asked.percentile, undecided=left, confidence=confidence
+        len(values), misses, goal.percentile, undecided=left, confidence=confidence
     )
     if found.verdict is Verdict.MET:
         return
     noun = KIND_NOUNS[kind][1]
     failed = sum(math.isinf(each.low) for each in values)
     text = (
-        f"{asked} at most {limit_ms:g} ms is {found.verdict}: {misses:,} of {len(values):,} {noun}"
-        f" took longer or failed ({failed:,} failed), {confidence:.0%} confidence"
+        f"{goal} at most {limit_ns / NS_PER_MS:g} ms is {found.verdict}: {misses:,} of"
+        f" {len(values):,} {noun} took longer or failed ({failed:,} failed),"
+        f" {confidence:.0%} confidence"
     )
     if left:
         text += f"; {left:,} were left before the limit, so they may have missed it"
@@ -89,7 +85,7 @@ def check_target(
         raise AssertionError(
             f'{text}\nhint: print(latspan_capture.diagnose("{goal}")) names the one delay to fix'
         )
-    least = requests_needed(0, asked.percentile, confidence=confidence)
+    least = requests_needed(0, goal.percentile, confidence=confidence)
     _undecided(
         f"{text}\nhint: {found.needed:,} more without a miss would prove it; a test without"
         f" any miss needs at least {least:,} {noun}",
@@ -100,7 +96,7 @@ def check_target(
 def check_no_worse(
     records: Sequence[RequestRecord],
     baseline: str | os.PathLike[str],
-    goal: str,
+    goal: PercentileGoal,
     *,
     kind: Kind,
     margin: float | None,
@@ -113,7 +109,7 @@ def check_no_worse(
     Args:
         records: Records of the test.
         baseline: Baseline file, or recordings.
-        goal: Percentile and metric, for example ``p95 ttft``.
+        goal: Percentile and metric.
         kind: Kind of the units.
         margin: Largest ratio at which the goal is no worse.
         changed: Conditions that were changed on purpose.

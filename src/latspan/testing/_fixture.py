@@ -11,9 +11,10 @@ from latspan._instrument import auto_instrument, instrumented, uninstrument
 from latspan._recording import NO_DEFAULT, Distribution, RequestRecord
 from latspan._sdk import read_config
 from latspan._segments import Kind
-from latspan._targets import parse_percentile_of
+from latspan._targets import parse_percentile_goal
 from latspan._text import texts_of
 from latspan._units import TimeUnit
+from latspan.errors import ConfigError
 from latspan.testing._assertions import Undecided, add_to_baseline, check_no_worse, check_target
 from latspan.testing._capture import Captured, capture
 
@@ -162,22 +163,22 @@ class LatspanCapture(Captured):
         self,
         goal: str,
         *,
-        limit_ms: float,
+        limit_ms: float | None = None,
         kind: Kind | str | None = None,
         confidence: float = 0.95,
         undecided: Undecided = "fail",
         **where: str | float,
     ) -> None:
         """
-        Fail the test unless a target is proven: ``assert_target("p95 ttft", limit_ms=500)``.
+        Fail the test unless a target is proven: ``assert_target("p95 ttft <= 500ms")``.
 
         A failed request misses the target. The proof is an exact binomial test. With 95 %
         confidence, a p95 needs 59 requests without a miss or 93 with one miss, and a p99 needs 299
         without a miss.
 
         Args:
-            goal: Percentile and metric: ``p95 ttft``, ``p99 duration``.
-            limit_ms: Limit in milliseconds, more than 0.
+            goal: Percentile, metric and limit: ``p95 ttft <= 500ms``, ``p99 duration <= 10s``.
+            limit_ms: Limit in milliseconds, more than 0, if the goal does not have it.
             kind: Kind of the requests that are judged, for example ``call``; see
                 :meth:`percentile`.
             confidence: In (0.5, 1).
@@ -191,11 +192,14 @@ class LatspanCapture(Captured):
             UnknownNameError: There is no such metric, kind or attribute.
         """
         __tracebackhide__ = True
-        asked = parse_percentile_of(goal)
+        asked = parse_percentile_goal(goal, limit_ms=limit_ms)
+        if limit_ms is not None and parse_percentile_goal(goal).limit_ns is not None:
+            raise ConfigError(
+                f"'{goal}' has a limit, and limit_ms is {limit_ms:g}", hint="leave out limit_ms"
+            )
         check_target(
             self._with(where),
-            goal,
-            limit_ms,
+            asked,
             kind=self._kind_of(asked.metric, kind, where),
             confidence=confidence,
             undecided=undecided,
@@ -240,14 +244,20 @@ class LatspanCapture(Captured):
             MissingExtraError: The extra ``study`` is not installed.
         """
         __tracebackhide__ = True
-        found = self._kind_of(parse_percentile_of(goal).metric, kind, where)
+        asked = parse_percentile_goal(goal)
+        if asked.limit_ns is not None:
+            raise ConfigError(
+                f"'{goal}' has a limit, but assert_no_worse() compares with a baseline only",
+                hint=f"assert_no_worse(..., '{asked}'), and assert_target('{goal}') for the limit",
+            )
+        found = self._kind_of(asked.metric, kind, where)
         if self._saves_baselines:
             add_to_baseline(self._with(where), baseline, found)
             return
         check_no_worse(
             self._with(where),
             baseline,
-            goal,
+            asked,
             kind=found,
             margin=margin,
             changed=changed,

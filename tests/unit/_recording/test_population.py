@@ -341,6 +341,29 @@ def test_calls_that_do_not_stream_are_known_in_newer_files() -> None:
     assert snapshot.percentile("ttft", 90) == pytest.approx(100, rel=0.001)
 
 
+def test_requests_of_older_files_are_not_described_either() -> None:
+    """In newer files, a request that was given up inside its call has its segment there."""
+    shown = {"time_to_first_visible_token": 100}
+    whole = call(kind=Kind.REQUEST, metrics_ms=shown)
+    cut = replace(call(outcome=Outcome.CANCELLED, kind=Kind.REQUEST, streamed=False), reports=())
+    inside = call(outcome=Outcome.CANCELLED, streamed=False)
+    newer = replace(snapshot_of([whole, cut, inside]), recorders=frozenset())
+
+    assert newer.where(kind="request").metric("ttfv").cut() == 0
+    assert without_bounds(newer).metric("ttfv", kind="request").cut() == 1
+
+
+def test_a_correction_for_coordinated_omission_changes_the_percentiles() -> None:
+    """A lower bound is corrected as the values are."""
+    values = snapshot_of([*[FAST] * 9, call(1_000, ttft_ms=1_000)]).metric("ttft")
+    corrected = values.corrected_for_coordinated_omission(100)
+
+    assert values.percentile(90) == pytest.approx(100, rel=0.001)
+    assert corrected.percentile(90) == pytest.approx(900, rel=0.001)
+    bounded = snapshot_of([*[FAST] * 9, call(1_000, outcome=Outcome.CANCELLED)]).metric("ttft")
+    assert bounded.corrected_for_coordinated_omission(100).cut() == 10
+
+
 def test_older_and_newer_files_can_be_merged() -> None:
     """Only the calls of the older file are not described."""
     newer = replace(snapshot_of([*[FAST] * 9, CUT_AT_5_S]), recorders=frozenset())

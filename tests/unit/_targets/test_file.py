@@ -28,7 +28,7 @@ from latspan._targets import (
     read_inference_path,
     toml_of,
 )
-from latspan._targets._keys import KEYS
+from latspan._targets._keys import KEYS, Form
 from latspan.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=20)
@@ -101,7 +101,8 @@ def test_what_is_written_is_read_back_exactly(path: InferencePath) -> None:
 def test_every_field_has_a_key() -> None:
     """A field without a key would be lost in the file."""
     for kind, keys in KEYS.items():
-        assert {key.attribute for key in keys} == {each.name for each in fields(kind)}  # pyright: ignore[reportArgumentType]
+        attributes = {key.attribute for key in keys if key.form is not Form.GOAL}
+        assert attributes == {each.name for each in fields(kind)}  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,35 @@ def test_a_short_file_is_enough() -> None:
             ),
         ),
     )
+
+
+def test_a_goal_stands_for_metric_percentile_and_limit() -> None:
+    """The file describes the same inference path either way, and other keys stay possible."""
+    separate = 'metric = "ttft"\npercentile = 95\nlimit_ms = 500\n'
+    text = MINIMAL.replace(separate, 'goal = "p95 ttft <= 500ms"\n')
+    assert text != MINIMAL
+    expected = parse_inference_path(MINIMAL, file="chat.toml")
+    assert parse_inference_path(text, file="chat.toml") == expected
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ('"p95 ttft"', "line 4: 'p95 time_to_first_token' has no limit"),
+        ('"fast"', "line 4: 'fast' is not a goal"),
+        ('"p95 speed <= 5ms"', "line 4: no metric 'speed'"),
+        ('"p95 fluidity <= 5ms"', "line 4: metric is 'fluidity', which is not one time per"),
+        ("95", "line 4: 95 is not valid for goal"),
+        ('"p95 ttft <= 5ms"\nlimit_ms = 5', "line 5: [target]: goal and limit_ms are both given"),
+    ],
+)
+def test_an_error_in_a_goal_names_its_line(goal: str, message: str) -> None:
+    """A goal and a key that it stands for cannot both be given."""
+    text = MINIMAL.replace('metric = "ttft"\npercentile = 95\nlimit_ms = 500', f"goal = {goal}")
+    with pytest.raises(ConfigError) as caught:
+        parse_inference_path(text, file="chat.toml")
+    assert caught.value.message.startswith(f"chat.toml, {message}")
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

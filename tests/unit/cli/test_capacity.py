@@ -88,7 +88,7 @@ def test_the_exit_code_judges_the_upper_end(
     ladder: str, limit_ms: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Met at the upper end, missed at the lower one, or not known."""
-    arguments = (ladder, "--rate", "3", "--goal", "p90 duration", "--limit-ms", limit_ms)
+    arguments = (ladder, "--rate", "3", "--goal", f"p90 duration <= {limit_ms}ms")
     assert _found(capsys, *arguments)[0] == code
 
 

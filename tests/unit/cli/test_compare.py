@@ -41,7 +41,7 @@ def test_a_faster_prefill_is_one_document(
 ) -> None:
     """With the judgement, each percentile, and the segment that explains the change."""
     after = runs(tmp_path, 50, factors={"prefill": 0.4})
-    code, found = compared(capsys, before, after, "--goal", "p95 ttft", "--limit-ms", "100")
+    code, found = compared(capsys, before, after, "--goal", "p95 ttft <= 100ms")
     assert code == 0
     assert found["schema"] == "latspan.comparison/1"
     assert found["judgement"] == "improved"
@@ -200,7 +200,12 @@ def test_tampered_counts_are_refused(
         (["{before}", "--save-baseline", "{tmp}/x.txt"], 2, "x.txt is not the name of a baseline"),
         (["{before}", "{before}/run-0"], 2, "run-0 is given twice: one recording is one run"),
         (["{before}", "{before}/run-0", "--goal", "fast"], 2, "is not a goal"),
-        (["{before}", "{before}/run-0", "--limit-ms", "-1"], 2, "a limit of -1 ms"),
+        (["{before}", "{before}/run-0", "--limit-ms", "-1"], 2, "more than 0 ms (got -1)"),
+        (
+            ["{before}", "{before}/run-0", "--goal", "p95 ttft <= 1s", "--limit-ms", "500"],
+            2,
+            "a limit of 500 ms is given next to it",
+        ),
         (["{before}", "{other}", "--by", "colour"], 2, "no attribute 'colour'"),
     ],
 )

@@ -114,6 +114,8 @@ def test_a_higher_percentile_needs_more_requests() -> None:
 @pytest.mark.parametrize(
     ("text", "metric", "percentile", "limit_ms"),
     [
+        ("p95 ttft <= 500ms", "time_to_first_token", 95, 500),
+        ("p95_ttft≤0.5 s", "time_to_first_token", 95, 500),
         ("p95 ttft 500ms", "time_to_first_token", 95, 500),
         ("ttft p95 500ms", "time_to_first_token", 95, 500),
         ("TPOT p50 < 20 ms", "time_per_output_token", 50, 20),
@@ -225,7 +227,8 @@ def test_a_contradiction_is_explained(
         ("--duration", "soon", "'soon' is not a time"),
         ("--timeout", "0s", "'0s' is not a time"),
         ("--percentile", "100", "from 1 to below 100"),
-        ("--check", "ttft 500ms", "is not a target; for example"),
+        ("--check", "ttft 500ms", "'ttft 500ms' is not a goal; for example 'p95 ttft <= 500ms'"),
+        ("--check", "p95 ttft", "'p95 time_to_first_token' has no limit; for example"),
         ("--check", "speed p95 500ms", "no metric 'speed'"),
         ("--body", "[]", "not a JSON object"),
         ("--body", '{"stream": false}', "latspan sets the field 'stream' itself"),

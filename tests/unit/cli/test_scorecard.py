@@ -137,6 +137,7 @@ def test_the_document_has_every_figure(
             "requests": 60,
             "misses": 0,
             "needed": 0,
+            "undecided": 0,
         }
     ]
     assert second["outcomes"] == {"completed": 56, "timeout": 4}
@@ -144,8 +145,25 @@ def test_the_document_has_every_figure(
     assert second["timeouts"]["count"] == 4
     assert second["metrics"]["duration"]["p95"] is None
     assert second["metrics"]["duration"]["unbounded"] == ["p95"]
+    assert second["metrics"]["duration"]["failed"] == 4
     assert second["attainment"]["count"] == 42
     assert second["verdicts"][0]["verdict"] == "missed"
+
+
+def test_given_up_requests_are_shown_as_bounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """10 of 60 callers gave up: the p95 is at least what they waited, and nobody knows more."""
+    left = [call(number, outcome=Outcome.CANCELLED) for number in range(50, 60)]
+    record_into(tmp_path / "one", *(call(number) for number in range(50)), *left)
+
+    (card,) = document(capsys, str(tmp_path / "one"), "--period", "week")["cards"]
+    text = "\n".join(shown(capsys, str(tmp_path / "one"), "--period", "week"))
+
+    duration = card["periods"][0]["metrics"]["duration"]
+    assert (duration["count"], duration["cut"], duration["p95"]) == (60, 10, None)
+    assert duration["at_least"] == {"p95": pytest.approx(1_056 * MS, rel=0.001)}
+    assert "≥ 1,055.9 ms (cut 17 %)" in text
 
 
 def test_histogram_logs_traces_and_reports_are_read(

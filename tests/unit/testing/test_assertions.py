@@ -14,6 +14,7 @@ import pytest
 
 import latspan
 from latspan import Kind, semconv
+from latspan._targets import PercentileGoal
 from latspan.errors import ConfigError, EmptyHistogramError, UnknownNameError
 from latspan.integrations import Outcome
 from latspan.testing import (
@@ -91,6 +92,13 @@ def test_a_target_is_met_from_59_requests_on() -> None:
     recorded(target(), requests=93, slow=1)
 
 
+def test_the_limit_can_be_in_the_goal() -> None:
+    """The message of a missed target states it as that of a separate limit."""
+    recorded(lambda found: found.assert_target("p95 duration <= 200ms"), requests=59)
+    with pytest.raises(AssertionError, match="p95 duration at most 200 ms is missed"):
+        recorded(lambda found: found.assert_target("p95 duration <= 200ms"), slow=8)
+
+
 def test_a_missed_target_fails_with_its_numbers() -> None:
     """And with what to do next."""
     with pytest.raises(AssertionError, match="8 of 60 requests took longer or failed") as raised:
@@ -134,9 +142,9 @@ def test_a_stream_without_a_token_misses_a_target_of_the_first_one() -> None:
 
     calls = [call(number) for number in range(90)]
     options: dict[str, Any] = {"kind": Kind.CALL, "confidence": 0.95, "undecided": "fail"}
-    check_target(calls, "p95 duration", limit_ms=200, **options)
+    check_target(calls, PercentileGoal("duration", 95, 2 * 10**8), **options)
     with pytest.raises(AssertionError, match="30 of 90 calls"):
-        check_target(calls, "p95 ttft", limit_ms=200, **options)
+        check_target(calls, PercentileGoal("ttft", 95, 2 * 10**8), **options)
 
 
 def test_a_target_can_be_of_some_requests() -> None:
@@ -148,6 +156,10 @@ def test_a_target_can_be_of_some_requests() -> None:
 
 MISTAKES: list[tuple[Check, type[Exception]]] = [
     (lambda found: found.assert_target("p95", limit_ms=1), ConfigError),
+    (lambda found: found.assert_target("p95 duration"), ConfigError),
+    (lambda found: found.assert_target("p95 duration <= 1ms", limit_ms=1), ConfigError),
+    (lambda found: found.assert_target("p95 duration <= 1ms", limit_ms=2), ConfigError),
+    (lambda found: found.assert_no_worse("nothing.json", "p95 duration <= 1ms"), ConfigError),
     (lambda found: found.assert_target("p95 duration", limit_ms=0), ConfigError),
     (lambda found: found.assert_target("p95 nothing", limit_ms=1), UnknownNameError),
     (lambda found: found.assert_target("p95 duration", limit_ms=1, kind="x"), UnknownNameError),
@@ -236,9 +248,8 @@ def test_the_option_adds_the_run_of_each_test(tmp_path: Path) -> None:
 def test_another_word_for_undecided_is_an_error() -> None:
     """A misspelt `skip` must not fail the test."""
     word: Any = "skp"
+    goal = PercentileGoal("ttft", 95, 1)
     with pytest.raises(ConfigError, match="undecided is 'skp'"):
-        check_target((), "p95 ttft", 1, kind=Kind.CALL, confidence=0.95, undecided=word)
+        check_target((), goal, kind=Kind.CALL, confidence=0.95, undecided=word)
     with pytest.raises(ConfigError, match="undecided is 'skp'"):
-        check_no_worse(
-            (), "b.json", "p95 ttft", kind=Kind.CALL, margin=None, changed=(), undecided=word
-        )
+        check_no_worse((), "b.json", goal, kind=Kind.CALL, margin=None, changed=(), undecided=word)

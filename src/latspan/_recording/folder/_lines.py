@@ -49,7 +49,13 @@ _COUNTS: Final = tuple(name for name in TokenCounts._fields if name != "source")
 
 def row_of_record(record: RequestRecord) -> dict[str, Any]:
     """Return the fields of the line of a record, with the fraction that the record states."""
-    return _fields_of(record, record.ratio)
+    fields = _fields_of(record, record.ratio)
+    # A line has plain texts; a record may name its segments by members of an enumeration.
+    fields["segments"] = [
+        (str(name), start_ns, end_ns, str(source))
+        for name, start_ns, end_ns, source in record.segments
+    ]
+    return fields
 
 
 def line_of(record: RequestRecord, ratio: float = 1.0) -> str:

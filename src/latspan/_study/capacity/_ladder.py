@@ -3,24 +3,34 @@ A ladder: the requests of a load test at several rates, as arrays.
 
 The rungs of a ladder are the steps of one measurement, or of several of the same system. Only open
 loops have an offered load: a closed loop sends fewer requests to a slower server.
+
+A request that was given up took at least as long as it was waited for. If that leaves the goal
+percentile of a step open, the step is left out, because a rung is a number. Otherwise the
+percentile is the same whatever these requests would have taken, and they rank last.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from latspan import semconv
 from latspan._drawing import count, listed
-from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording, cut_indexes, refuse_copies
-from latspan._segments import Kind, Outcome
-from latspan._study.measurement import Measurement, StepSummary, summarize
-from latspan._units import NS_PER_S, to_seconds
+from latspan._recording.folder import Recording, refuse_copies
+from latspan._segments import Kind
+from latspan._study.measurement import (
+    Measurement,
+    Origin,
+    StepRequests,
+    StepSummary,
+    answered_models,
+    measured_kind,
+    summarize,
+)
+from latspan._study.table import PHASES, Table, metric_of, read_table
+from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 from latspan.histogram import values_needed
 
@@ -49,8 +59,7 @@ _SAME: Final = (
 )
 """Conditions that all recordings of a ladder have in common."""
 
-_MEASURED: Final = "measured"
-_UNDER_LOAD: Final = frozenset({"warmup", _MEASURED, "drain"})
+_MEASURED: Final = PHASES.index("measured")
 _HOW: Final = "latspan measure NAME --rate 1 --ladder --percentile 99"
 
 
@@ -64,8 +73,8 @@ class Rung:
             may differ from the rate that was asked for.
         due: Instants at which requests were due, ascending; shape ``(n,)``, seconds.
         end: Instants at which they ended; seconds on the same clock.
-        value: Goal metric from ``due`` in seconds; infinite if the request failed, NaN if the
-            metric is not defined for it.
+        value: Goal metric from ``due`` in seconds; infinite if the request failed or was given up,
+            NaN if the metric is not defined for it.
         measured: Whether the request counts: no warm-up, no drain.
         models: Models that answered.
     """
@@ -85,7 +94,7 @@ class Rung:
 
     @property
     def failed(self) -> int:
-        """Number of measured requests that failed."""
+        """Number of measured requests that failed or were given up."""
         return int(np.isinf(self.values).sum())
 
     @property
@@ -120,17 +129,6 @@ class Ladder:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Collected:
-    """Requests of one step."""
-
-    due: list[int] = field(default_factory=list[int])
-    end: list[int] = field(default_factory=list[int])
-    value: list[float] = field(default_factory=list[float])
-    measured: list[bool] = field(default_factory=list[bool])
-    models: set[str] = field(default_factory=set[str])
-
-
 def read_ladder(recordings: Sequence[Recording], metric: str, percentile: float) -> Ladder:
     """
     Return the ladder of one or several measurements.
@@ -145,30 +143,37 @@ def read_ladder(recordings: Sequence[Recording], metric: str, percentile: float)
         ConfigError: One of them is given several times, or is a copy of another one.
     """
     refuse_copies((str(each.folder), each.manifest.get("id")) for each in recordings)
-    first, *others = [_measured(each) for each in recordings]
-    for recording, other in zip(recordings[1:], others, strict=True):
-        _refuse_another(recordings[0], recording, first, other)
     rungs: list[Rung] = []
     left_out: list[str] = []
     notes: list[str] = []
-    for recording, measurement in zip(recordings, (first, *others), strict=True):
-        collected = _collect(recording, measurement.kind, metric)
+    first: Measurement | None = None
+    has_values = False
+    for recording in recordings:
+        table = read_table(recording, (), kind=measured_kind(recording))
+        measurement = _measured(recording, table)
+        first = first or measurement
+        _refuse_another(recordings[0], recording, first, measurement)
         notes += measurement.notes
+        own = metric_of(metric, measurement.kind)
         for number, step in enumerate(measurement.steps):
             rate_per_s = _offered_per_s(step)
+            requests = StepRequests.of(table, number)
+            has_values |= bool(np.isfinite(requests.measured.bounds(own).low).any())
             reason = _no_rung(step, rate_per_s, percentile)
+            reason = reason or _unknown(requests, own, percentile)
             if reason:
                 left_out.append(f"{_named(step)} is left out: {reason}.")
-            elif number in collected and rate_per_s is not None:
-                rungs.append(_rung(rate_per_s, collected[number]))
+            elif rate_per_s is not None:
+                rungs.append(_rung(rate_per_s, requests.under_load, own))
+    assert first is not None  # noqa: S101 - there is at least one recording
     rungs.sort(key=lambda rung: rung.rate_per_s)
-    _refuse_too_few(rungs, left_out, recordings[0])
-    _refuse_mixed(rungs)
-    if all(np.isinf(rung.values).all() for rung in rungs):
+    if not has_values:
         raise RecordingError(
             f"no request of the ladder has a {metric}",
             hint="use --goal 'p99 duration', or see why all requests failed: latspan report",
         )
+    _refuse_too_few(rungs, left_out, recordings[0])
+    _refuse_mixed(rungs)
     return Ladder(
         name=first.name,
         kind=first.kind,
@@ -189,8 +194,8 @@ def distinct_loads(rates_per_s: Iterable[float]) -> list[float]:
     return distinct
 
 
-def _measured(recording: Recording) -> Measurement:
-    measurement = summarize(recording)
+def _measured(recording: Recording, table: Table) -> Measurement:
+    measurement = summarize(recording, table)
     if not measurement.steps:
         raise RecordingError(
             f"{recording.folder} is not a load test, so its arrivals have no offered load",
@@ -221,43 +226,6 @@ def _prompts(recording: Recording) -> object:
     return prompts.get("fingerprint")
 
 
-def _collect(recording: Recording, kind: Kind, metric: str) -> dict[int, _Collected]:
-    """Return the requests of each step."""
-    cut = cut_indexes(recording.manifest)
-    steps: dict[int, _Collected] = {}
-    for record in recording.records(kind):
-        details = record.details
-        phase, index = details.get(semconv.LATSPAN_LOAD_PHASE), details.get(_INDEX)
-        if phase not in _UNDER_LOAD:
-            continue
-        number = details.get(semconv.LATSPAN_LOAD_STEP, 0)
-        collected = steps.setdefault(number if isinstance(number, int) else 0, _Collected())
-        lag = details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG, 0)
-        lag_ns = round(lag * NS_PER_S) if isinstance(lag, int | float) else 0
-        collected.due.append(record.start_epoch_ns - lag_ns)
-        collected.end.append(record.start_epoch_ns + record.duration_ns)
-        collected.value.append(_value(record, metric, lag_ns))
-        collected.measured.append(phase == _MEASURED and index not in cut)
-        model = details.get(semconv.GEN_AI_RESPONSE_MODEL)
-        if isinstance(model, str):
-            collected.models.add(model)
-    return steps
-
-
-_INDEX: Final = semconv.LATSPAN_LOAD_INDEX
-
-
-def _value(record: RequestRecord, metric: str, lag_ns: int) -> float:
-    """Return a metric from schedule in seconds."""
-    if record.outcome is not Outcome.COMPLETED:
-        return math.inf
-    if metric == DURATION:
-        return to_seconds(record.duration_ns + lag_ns)
-    known = record.metrics.get(metric)
-    # A completed response without a token never gives its user a first one.
-    return math.inf if known is None else to_seconds(known.value + lag_ns)
-
-
 def _no_rung(step: StepSummary, rate_per_s: float | None, percentile: float) -> str:
     """Return why a step is not a rung; empty if it is one."""
     if not step.is_open:
@@ -271,6 +239,20 @@ def _no_rung(step: StepSummary, rate_per_s: float | None, percentile: float) -> 
     if step.measured < needed:
         return f"it has {count(step.measured, 'request')}, and a p{percentile:g} needs {needed:,}"
     return ""
+
+
+def _unknown(requests: StepRequests, metric: str, percentile: float) -> str:
+    """Return why the percentile of a step is not known; empty if it is, or falls on failures."""
+    latency = requests.latency(metric, Origin.SCHEDULE)
+    bounds = latency.all(percentile)
+    if bounds is None:
+        return f"{latency.count:,} of its requests have a {metric}, which are too few"
+    if bounds.low == bounds.high:
+        return ""
+    return (
+        f"its p{percentile:g} is at least {bounds.low / NS_PER_S:,.4g} s and not known, because"
+        f" {latency.cut:,} of {latency.count:,} requests were given up"
+    )
 
 
 def _named(step: StepSummary) -> str:
@@ -288,17 +270,18 @@ def _offered_per_s(step: StepSummary) -> float | None:
     return float(rate) if isinstance(rate, int | float) else None
 
 
-def _rung(rate_per_s: float, collected: _Collected) -> Rung:
-    order = np.argsort(np.array(collected.due, dtype=np.int64), kind="stable")
-    due = np.array(collected.due, dtype=np.int64)[order]
-    end = np.array(collected.end, dtype=np.int64)[order]
+def _rung(rate_per_s: float, table: Table, metric: str) -> Rung:
+    due = table.start_ns - table.lag_ns
+    order = np.argsort(due, kind="stable")
+    first = int(due[order[0]])
+    end = table.start_ns + table.duration_ns
     return Rung(
         rate_per_s=rate_per_s,
-        due=(due - due[0]) / NS_PER_S,
-        end=(end - due[0]) / NS_PER_S,
-        value=np.array(collected.value)[order],
-        measured=np.array(collected.measured, dtype=np.bool_)[order],
-        models=tuple(sorted(collected.models)),
+        due=(due[order] - first) / NS_PER_S,
+        end=(end[order] - first) / NS_PER_S,
+        value=table.bounds(metric).high[order] / NS_PER_S,
+        measured=table.phase[order] == _MEASURED,
+        models=tuple(answered_models(table)),
     )
 
 

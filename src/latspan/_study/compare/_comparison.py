@@ -238,7 +238,9 @@ def compare(
     changed = tuple(accepted if changes is None else changes)
     order = order_of(before, after, _logarithms(rows[0]))
     doubts = [*_doubts(differ, failures, order), *opposite_strata(before, after, asked)]
-    judgement, why = _judge(rows, differ, invalid, failures, mix, doubts, len(before), len(after))
+    judgement, why = _judge(
+        rows, differ, invalid, failures, mix, order, doubts, len(before), len(after)
+    )
     needed = _needed(rows[0], len(before), len(after)) if judgement is _OPEN else None
     sides = rows[0].single
     return Comparison(
@@ -350,6 +352,7 @@ def _judge(
     invalid: Sequence[str],
     failures: Failures,
     mix: Mix,
+    order: Order,
     doubts: Sequence[str],
     before: int,
     after: int,
@@ -375,6 +378,8 @@ def _judge(
         return Judgement.WORSE, f"more requests fail: {share}"
     goal = rows[0]
     worse = [row for row in rows[1:] if row.change is Change.WORSE]
+    if order.beyond_drift >= _LEVEL / 2 and (worse or goal.change is Change.WORSE):
+        return _OPEN, f"not interleaved: {order.reason}"
     if goal.change is Change.WORSE:
         return Judgement.WORSE, ""
     if worse:

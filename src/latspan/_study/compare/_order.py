@@ -6,6 +6,10 @@ first, such a drift is part of the difference between the sides, and no number o
 with a drift of 8 %, 28 % of the comparisons of a system with itself claimed a change. Runs of both
 sides in turn share the drift.
 
+An improvement is never claimed if all runs of one side came first. A deterioration is claimed if it
+is larger than a steady drift over the session can explain: both sides then have one slope over
+time, and the difference that remains beyond it must be more than chance.
+
 Source: analysis of covariance with time as the covariate; Cochran and Cox, Experimental Designs.
 """
 
@@ -17,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from latspan._study.compare._run import Run
+from latspan._study.stats import student_tail
 
 __all__ = ["Order", "order_of"]
 
@@ -34,11 +39,12 @@ class Order:
 
     Args:
         reason: Why a drift may be the difference; empty if it cannot be.
-        is_separated: Whether all runs of one side come before all of the other.
+        beyond_drift: Probability of a difference as large as the one beyond a steady drift, if the
+            second side is not slower; 0 if the order explains nothing.
     """
 
     reason: str = ""
-    is_separated: bool = False
+    beyond_drift: float = 0.0
 
 
 def order_of(
@@ -57,24 +63,40 @@ def order_of(
     if min(sizes) < MIN_RUNS or not all(map(all, starts)) or list(map(len, values)) != sizes:
         return Order()
     first, second = sorted(starts, key=min)
-    if max(first) < min(second):
-        return Order("all runs of one side were made before those of the other", is_separated=True)
-    slope = _slope(starts, values)
     effect = _mean(values[1]) - _mean(values[0])
-    drift = slope * (_mean(starts[1]) - _mean(starts[0]))
-    if math.isfinite(drift) and effect and drift / effect >= MAX_EXPLAINED:
-        return Order(f"a trend over the session explains {min(1.0, drift / effect):.0%} of it")
+    drift, p_value = _drift(starts, values)
+    if max(first) < min(second):
+        return Order("all runs of one side were made before those of the other", p_value)
+    if effect and drift / effect >= MAX_EXPLAINED:
+        share = min(1.0, drift / effect)
+        return Order(f"a trend over the session explains {share:.0%} of it", p_value)
     return Order()
 
 
-def _slope(starts: Sequence[Sequence[float]], values: Sequence[Sequence[float]]) -> float:
-    """Return the common slope of both sides over time."""
-    products = squares = 0.0
+def _drift(
+    starts: Sequence[Sequence[float]], values: Sequence[Sequence[float]]
+) -> tuple[float, float]:
+    """
+    Return the part of the difference that a common slope over time explains.
+
+    Also return the p-value of the rest: that the second side is not slower at equal times.
+    """
+    products = squares = total = 0.0
     for times, each in zip(starts, values, strict=True):
         middle, level = _mean(times), _mean(each)
         products += sum((t - middle) * (y - level) for t, y in zip(times, each, strict=True))
         squares += sum((t - middle) ** 2 for t in times)
-    return products / squares if squares else math.nan
+        total += sum((y - level) ** 2 for y in each)
+    distance = _mean(starts[1]) - _mean(starts[0])
+    slope = products / squares if squares else 0.0
+    freedom = sum(map(len, starts)) - 3
+    rest = max(0.0, total - slope * products) / freedom
+    parts = sum(1 / len(each) for each in starts)
+    error = math.sqrt(rest * (parts + (distance**2 / squares if squares else 0.0)))
+    beyond = _mean(values[1]) - _mean(values[0]) - slope * distance
+    if not error:
+        return slope * distance, 0.0 if beyond > 0 else 1.0
+    return slope * distance, student_tail(beyond / error, freedom)
 
 
 def _mean(values: Sequence[float]) -> float:

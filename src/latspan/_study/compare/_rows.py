@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from latspan._study.compare._run import SEGMENT, Run
+from latspan._study.compare._run import SEGMENT, Form, Run
 from latspan._study.stats import (
     RunTest,
     Sample,
@@ -158,8 +158,11 @@ def rows_of(
     metrics = dict.fromkeys(
         name for run in every for name in run.samples if not name.startswith(SEGMENT)
     )
+    # A recording has the segments of a request with its calls; histograms have those of a request
+    # and those of a call apart.
+    has_one_form = len({run.form is Form.HISTOGRAMS for run in every}) == 1
     segments = dict.fromkeys(
-        name for run in every for name in run.samples if name.startswith(SEGMENT)
+        name for run in every for name in run.samples if has_one_form and name.startswith(SEGMENT)
     )
     floor_ns = _FLOOR_NS
     if math.isfinite(goal.before_ns):

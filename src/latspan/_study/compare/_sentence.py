@@ -129,6 +129,11 @@ def notes(
             "Histograms have no single requests: conditions, the order of requests and the segments"
             " near the percentile are unknown, so intervals assume independent requests."
         )
+    if len({run.form is Form.HISTOGRAMS for run in every}) > 1:
+        yield (
+            "Recordings divide a request into segments in another way than histograms, so segments"
+            " are not compared."
+        )
     if len(before) + len(after) >= 3 and min(len(before), len(after)) == 1:
         yield "One side has a single run: its variation is taken from the other side."
     elif len(before) + len(after) >= 3 and min(len(before), len(after)) < 4:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._metrics import FIRST_TOKENS, metric_named
+from latspan._metrics import FIRST_TOKENS
 from latspan._segments import Kind
-from latspan._targets import Target, percentile_of
-from latspan._units import NS_PER_MS
+from latspan._targets import PercentileGoal, parse_percentile_goal
 from latspan.errors import ConfigError
 
 __all__ = ["DURATION", "Goal", "goal_of", "parse_goal"]
@@ -20,7 +18,7 @@ _EXPLAINED: Final = (DURATION, *FIRST_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(PercentileGoal):
     """
     The percentile of a metric that a diagnosis explains.
 
@@ -31,17 +29,16 @@ class Goal:
         kind: Kind of the units: requests or calls; ``None`` for the outermost kind that occurs.
 
     Raises:
-        ConfigError: A value is not in its range.
-        UnknownNameError: There is no such metric.
+        ConfigError: A value is not in its range, or there is no such metric.
     """
 
     metric: str = DURATION
     percentile: float = 95.0
-    limit_ns: int | None = None
     kind: Kind | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metric", metric_named(self.metric).name)
+        # A class with slots is created twice, so super() without arguments fails in it.
+        PercentileGoal.__post_init__(self)
         if self.metric not in _EXPLAINED:
             raise ConfigError(
                 f"'{self.metric}' cannot be divided into segments",
@@ -67,36 +64,23 @@ class Goal:
         """
         return min(0.5, 2 * (100 - self.percentile) / 100)
 
-    def __str__(self) -> str:
-        return f"p{self.percentile:g} {self.metric}"
 
-
-def goal_of(target: Target, kind: Kind | None = None) -> Goal:
-    """Return the goal of a target."""
-    return Goal(target.metric, target.percentile, target.limit_ns, kind)
+def goal_of(goal: PercentileGoal, kind: Kind | None = None) -> Goal:
+    """Return the goal of a diagnosis of a target or of another goal."""
+    return Goal(goal.metric, goal.percentile, goal.limit_ns, kind)
 
 
 def parse_goal(text: str, *, limit_ms: float | None = None, kind: Kind | None = None) -> Goal:
     """
-    Return the goal that a text names, for example ``p95 ttft``.
+    Return the goal that a text describes, for example ``p95 ttft <= 500ms``.
 
     Args:
-        text: Percentile and metric, separated by a space and in either order.
-        limit_ms: Target in milliseconds, more than 0.
+        text: Percentile and metric, perhaps with a limit.
+        limit_ms: Limit in milliseconds, more than 0, if the text does not have it.
         kind: Kind of the units.
 
     Raises:
         ConfigError: The text is not a goal.
         UnknownNameError: There is no such metric.
     """
-    found = percentile_of(text)
-    if found is None:
-        raise ConfigError(
-            f"'{text}' is not a goal", hint="for example 'p95 ttft' or 'p99 duration'"
-        )
-    limit_ns = None
-    if limit_ms is not None:
-        if not (math.isfinite(limit_ms) and limit_ms > 0):
-            raise ConfigError(f"a limit of {limit_ms} ms", hint="use a number greater than 0")
-        limit_ns = round(limit_ms * NS_PER_MS)
-    return Goal(found.metric, found.percentile, limit_ns, kind)
+    return goal_of(parse_percentile_goal(text, limit_ms=limit_ms), kind)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from latspan._study.scorecard._card import Card, Row, Scorecard, ScorecardBuilder
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._sources import add_source
-from latspan._study.scorecard._tally import PERCENTILES, UNBOUNDED, Figures, Ratio, Tally
+from latspan._study.scorecard._tally import PERCENTILES, Figures, Ratio, Tally
 
 __all__ = [
     "PERCENTILES",
-    "UNBOUNDED",
     "Card",
     "Cycle",
     "Figures",

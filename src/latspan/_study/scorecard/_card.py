@@ -11,29 +11,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from latspan import semconv
-from latspan._censoring import State
 from latspan._drawing import count
-from latspan._metrics import FIRST_TOKENS, FROM_START
+from latspan._metrics import FIRST_TOKENS
 from latspan._recording import (
     RequestRecord,
+    Series,
+    SeriesKey,
     Snapshot,
     has_attributes,
     nearest_values,
+    population_of,
 )
+from latspan._recording._population import undocumented_cuts
 from latspan._segments import Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._prometheus import totals_of
-from latspan._study.scorecard._tally import Figures, Tally
+from latspan._study.scorecard._tally import Figures, Group, Tally
 from latspan._targets import InferencePath, Target
-from latspan._units import NS_PER_S
 from latspan.errors import UnknownNameError
 
-__all__ = ["Card", "Row", "Scorecard", "ScorecardBuilder"]
+if TYPE_CHECKING:
+    from latspan._study.table import OutermostReader, Table
 
-_MEASURED: Final = "measured"
+__all__ = ["Card", "Row", "Scorecard", "ScorecardBuilder"]
 
 
 class Row(NamedTuple):
@@ -91,20 +93,14 @@ def _none() -> None:
     """Return no histograms."""
 
 
-class _Group(NamedTuple):
-    kind: Kind
-    side: Side
-    value: str | None
-
-
 class _Source:
     """Tallies of one source."""
 
     def __init__(self) -> None:
-        self.tallies: defaultdict[_Group, dict[tuple[Cycle, Period], Tally]] = defaultdict(dict)
+        self.tallies: defaultdict[Group, dict[tuple[Cycle, Period], Tally]] = defaultdict(dict)
         self.spans: defaultdict[tuple[Cycle, Period], list[tuple[int, int]]] = defaultdict(list)
 
-    def tally(self, group: _Group, place: tuple[Cycle, Period]) -> Tally:
+    def tally(self, group: Group, place: tuple[Cycle, Period]) -> Tally:
         return self.tallies[group].setdefault(place, Tally())
 
 
@@ -141,6 +137,14 @@ class ScorecardBuilder:
         targets = [each.metric for path in paths for each in path.targets]
         self._metrics = tuple(dict.fromkeys(("duration", *FIRST_TOKENS, *targets)))
 
+    def reader(self) -> OutermostReader:
+        """Return a reader of the requests of one source that count."""
+        from latspan._study.table import OutermostReader
+
+        return OutermostReader(
+            kind=self._kind, metrics=self._metrics, attributes={self._by}, where=self._where
+        )
+
     def add_records(
         self,
         records: Iterable[RequestRecord],
@@ -149,49 +153,62 @@ class ScorecardBuilder:
         histograms: Callable[[], Iterable[Snapshot] | None] = _none,
     ) -> None:
         """
-        Add a source that has requests one by one.
+        Add a source that has requests one by one; see :meth:`add_table`.
 
         Args:
             records: Its records. Those of a load test count if they are of its measured phase.
             unsent: Number of requests that were scheduled and never sent.
-            histograms: Returns histograms of all requests, if there are any: they are counted
-                instead if the records turn out to be a sample.
+            histograms: Returns histograms of all requests, if there are any.
         """
-        source = _Source()
-        sampled = 0
-        last: dict[_Group, int] = {}
-        bounds: dict[tuple[Cycle, Period], tuple[int, int]] = {}
-        for record in records:
-            if not self._counts(record):
-                continue
-            group = _Group(record.kind, record.side, _attribute(record, self._by))
-            weight = max(1, round(1 / record.ratio))
-            without_token = _is_without_token(record)
-            sampled += weight > 1
-            start_ns, end_ns = record.start_epoch_ns, record.start_epoch_ns + record.duration_ns
-            last[group] = max(last.get(group, 0), start_ns)
-            for cycle in self._cycles:
-                place = cycle, period_of(start_ns, cycle)
-                first, until = bounds.get(place, (start_ns, end_ns))
-                bounds[place] = min(first, start_ns), max(until, end_ns)
-                source.tally(group, place).add(
-                    record.outcome,
-                    self._values(record),
-                    self._targets_of(group),
-                    weight=weight,
-                    without_token=without_token,
-                )
-        if sampled and (counted := histograms()) is not None:
+        from latspan._study.table import rows_of_records
+
+        reader = self.reader()
+        rows_of_records(records, reader)
+        self.add_table(reader.table(), unsent=unsent, histograms=histograms)
+
+    def add_table(
+        self,
+        table: Table | None,
+        *,
+        unsent: int = 0,
+        histograms: Callable[[], Iterable[Snapshot] | None] = _none,
+    ) -> None:
+        """
+        Add a source that has requests one by one.
+
+        Args:
+            table: Table of :meth:`reader`; ``None`` if no request counts.
+            unsent: Number of requests that were scheduled and never sent.
+            histograms: Returns histograms of all requests, if there are any: they are counted
+                instead if the requests are a sample.
+        """
+        from latspan._study.scorecard._rows import groups_in, tallies_of
+
+        if table is None:
+            return
+        if table.is_sampled and (counted := histograms()) is not None:
             self.add_snapshots(counted)
             return
-        self._sampled += sampled
-        for place, span in bounds.items():
-            source.spans[place].append(span)
-        if unsent and last:
-            # They belong to the kind and inference path that the load test measured.
-            group = max(last, key=lambda each: (each.kind is self._outermost(last), last[each]))
+        self._sampled += int((table.weight > 1).sum())
+        source = _Source()
+        for group, place, tally in tallies_of(
+            table, self._by, self._cycles, self._metrics, self._targets_of
+        ):
+            source.spans[place] += tally.spans
+            tally.spans = []
+            source.tally(group, place).merge(tally)
+        for place, spans in source.spans.items():
+            # Between the requests of one group, others were recorded.
+            whole = min(start for start, _ in spans), max(end for _, end in spans)
+            source.spans[place] = [whole]
+        if unsent:
+            # They belong to the inference path that the load test measured last.
+            starts = {
+                group: int(table.start_ns[rows[-1]]) for group, rows in groups_in(table, self._by)
+            }
+            group = max(starts, key=starts.__getitem__)
             for cycle in self._cycles:
-                source.tally(group, (cycle, period_of(last[group], cycle))).unsent += unsent
+                source.tally(group, (cycle, period_of(starts[group], cycle))).unsent += unsent
         self._add(source)
 
     def add_snapshots(self, snapshots: Iterable[Snapshot]) -> None:
@@ -209,17 +226,39 @@ class ScorecardBuilder:
                 length_ns = snapshot.end_epoch_ns - snapshot.start_epoch_ns
                 self._too_long[cycle] += length_ns > period.end_ns - period.start_ns
                 source.spans[place].append((snapshot.start_epoch_ns, snapshot.end_epoch_ns))
+            by_group: defaultdict[Group, dict[SeriesKey, Series]] = defaultdict(dict)
             for key, series in snapshot.series.items():
-                if key.metric not in self._metrics or not has_attributes(key, self._where):
-                    continue
-                outcome = Outcome(key.subject.outcome or Outcome.COMPLETED)
-                group = _Group(
-                    key.kind, Side(key.subject.side or Side.CLIENT), key.attribute(self._by)
-                )
-                for place in places:
-                    tally = source.tally(group, place)
-                    tally.add_histogram(key.metric, outcome, series.histogram)
+                if has_attributes(key, self._where):
+                    side = Side(key.subject.side or Side.CLIENT)
+                    group = Group(key.kind, side, key.attribute(self._by))
+                    by_group[group][key] = series
+            for group, held in by_group.items():
+                tally = self._tally_of_series(group, held)
+                if tally is not None:
+                    for place in places:
+                        source.tally(group, place).merge(tally)
         self._add(source)
+
+    def _tally_of_series(self, group: Group, held: Mapping[SeriesKey, Series]) -> Tally | None:
+        """Return what histograms show; ``None`` if they have nothing that is counted."""
+        tally = Tally()
+        targets = self._targets_of(group)
+        for metric in self._metrics:
+            found = {
+                key: each.histogram for key, each in held.items() if key.measured_metric == metric
+            }
+            if not found:
+                continue
+            undocumented = undocumented_cuts(metric, group.kind, held)
+            # A lower bound of a failed request is no evidence that it has the metric.
+            applies = any(not key.is_at_least for key in found)
+            population = population_of(found, undocumented)
+            tally.add_population(metric, population, targets, applies=applies)
+            if metric == "duration":
+                for key, histogram in found.items():
+                    outcome = Outcome(key.subject.outcome or Outcome.COMPLETED)
+                    tally.count(outcome, histogram.count, histogram.count)
+        return tally if tally.metrics else None
 
     def add_prometheus(self, url: str) -> None:
         """
@@ -233,12 +272,14 @@ class ScorecardBuilder:
         """
         source = _Source()
         for total in totals_of(url, by=self._by, where=self._where, cycles=self._cycles):
-            group = _Group(total.kind, total.side, total.group)
+            group = Group(total.kind, total.side, total.group)
             tally = source.tally(group, (total.cycle, total.period))
-            tally.has_joint, tally.is_estimated = False, True
-            tally.outcomes.update(total.counts)
-            for (metric, outcome), values in total.values.items():
-                tally.add_histogram(metric, outcome, values)
+            tally.is_estimated = True
+            for outcome, number in total.counts.items():
+                tally.count(outcome, number, number)
+            targets = self._targets_of(group)
+            for metric, population in total.values.items():
+                tally.add_population(metric, population, targets)
         self._estimated |= bool(source.tallies)
         self._add(source)
 
@@ -285,14 +326,19 @@ class ScorecardBuilder:
                 counted = f"{count(number, 'interval')} of more than a {cycle}"
                 yield f"Histogram logs have {counted}, counted at the start."
 
-    def _targets_left_out(self, group: _Group) -> bool:
+    def _targets_left_out(self, group: Group) -> bool:
         """Return whether the user named inference paths, and not this one."""
         return bool(self._targets) and group.value not in self._targets
 
-    def _card(self, group: _Group) -> Card:
+    def _card(self, group: Group) -> Card:
         places = self._total.tallies[group]
         targets = self._targets_of(group)
-        held = {metric for tally in places.values() for metric in tally.values}
+        held = {
+            name
+            for tally in places.values()
+            for name, metric in tally.metrics.items()
+            if metric.is_defined
+        }
         first_token = next((each for each in FIRST_TOKENS if each in held), None)
         wanted = {first_token, *(each.metric for each in targets)}
         if "duration" in held or first_token is None:
@@ -307,32 +353,10 @@ class ScorecardBuilder:
         }
         return Card(group.kind, group.side, group.value, targets, metrics, rows)
 
-    def _targets_of(self, group: _Group) -> tuple[Target, ...]:
+    def _targets_of(self, group: Group) -> tuple[Target, ...]:
         return self._targets.get(group.value or "", ()) if self._by == "inference_path" else ()
 
-    def _counts(self, record: RequestRecord) -> bool:
-        phase = record.details.get(semconv.LATSPAN_LOAD_PHASE, _MEASURED)
-        return phase == _MEASURED and all(
-            _attribute(record, name) == value for name, value in self._where.items()
-        )
-
-    def _values(self, record: RequestRecord) -> dict[str, int]:
-        values = {
-            metric: value.value
-            for metric in self._metrics
-            if (value := record.metrics.get(metric)) is not None
-        }
-        values["duration"] = record.duration_ns
-        lag = record.details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
-        if isinstance(lag, float | int):
-            # A user of production waits from the moment at which the request should be sent.
-            lag_ns = round(lag * NS_PER_S)
-            values = {
-                metric: value + lag_ns * (metric in FROM_START) for metric, value in values.items()
-            }
-        return values
-
-    def _outermost(self, groups: Iterable[_Group]) -> Kind | None:
+    def _outermost(self, groups: Iterable[Group]) -> Kind | None:
         kinds = {group.kind for group in groups}
         if self._kind is not None:
             return self._kind if self._kind in kinds else None
@@ -347,21 +371,6 @@ class ScorecardBuilder:
                 total = self._total.tally(group, place)
                 total.merge(tally)
                 total.spans += source.spans[place]
-
-
-def _is_without_token(record: RequestRecord) -> bool:
-    return (
-        record.outcome is Outcome.COMPLETED and record.state("time_to_first_token") is State.NEVER
-    )
-
-
-def _attribute(record: RequestRecord, name: str) -> str | None:
-    if name in record.attributes:
-        return record.attributes[name]
-    if name in ("outcome", "side", "kind"):
-        return str(getattr(record, name))
-    value = record.details.get(name)
-    return None if value is None else str(value)
 
 
 def _size(card: Card) -> int:

@@ -17,11 +17,14 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
+from latspan._censoring import AT_LEAST
 from latspan._metrics import FIRST_TOKENS
-from latspan._segments import Kind, Outcome, Side
+from latspan._recording import Population, SeriesKey, Subject, population_of
+from latspan._segments import FAILURES, Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.traces import JsonServer
 from latspan._units import NS_PER_S
@@ -50,7 +53,7 @@ class PrometheusTotals(NamedTuple):
         side: Side of the network on which they were recorded.
         group: Value of the grouping attribute; ``None`` if they have none.
         counts: Number of requests by outcome.
-        values: Values by metric and outcome, in nanoseconds.
+        values: What is known of each metric, in nanoseconds.
     """
 
     cycle: Cycle
@@ -59,7 +62,7 @@ class PrometheusTotals(NamedTuple):
     side: Side
     group: str | None
     counts: Mapping[Outcome, int]
-    values: Mapping[tuple[str, Outcome], Histogram]
+    values: Mapping[str, Population]
 
 
 def totals_of(
@@ -95,23 +98,43 @@ def totals_of(
             if not counts:
                 continue
             # Exported with latspan's precision; the duration is not.
-            values = {metric: query.values(metric) for metric in FIRST_TOKENS}
+            values = {
+                metric: (query.values(metric), query.values(metric + AT_LEAST))
+                for metric in FIRST_TOKENS
+            }
             for kind, side, group in dict.fromkeys(key[:3] for key in counts):
                 own = (kind, side, group)
-                yield PrometheusTotals(
-                    cycle,
-                    period,
-                    kind,
-                    side,
-                    group,
-                    {key[3]: number for key, number in counts.items() if key[:3] == own},
-                    {
-                        (metric, key[3]): histogram
-                        for metric, found in values.items()
-                        for key, histogram in found.items()
-                        if key[:3] == own
-                    },
-                )
+                outcomes = {key[3]: number for key, number in counts.items() if key[:3] == own}
+                known: dict[str, Population] = {}
+                for metric, found in values.items():
+                    exact, at_least = (
+                        {key[3]: held for key, held in each.items() if key[:3] == own}
+                        for each in found
+                    )
+                    if exact or at_least:
+                        known[metric] = _population(metric, exact, at_least, outcomes)
+                yield PrometheusTotals(cycle, period, kind, side, group, outcomes, known)
+
+
+def _population(
+    metric: str,
+    exact: Mapping[Outcome, Histogram],
+    at_least: Mapping[Outcome, Histogram],
+    outcomes: Mapping[Outcome, int],
+) -> Population:
+    """Return what is known of a metric; a failed request counts as never, even without a value."""
+    population = population_of(
+        {
+            SeriesKey(name, Subject(outcome=outcome.value)): histogram
+            for name, found in ((metric, exact), (metric + AT_LEAST, at_least))
+            for outcome, histogram in found.items()
+        }
+    )
+    if at_least:
+        return population
+    # Releases before the lower bounds exported nothing for a request without a value.
+    failed = sum(number for outcome, number in outcomes.items() if outcome in FAILURES)
+    return replace(population, never=failed)
 
 
 def _last_periods(until_ns: int, cycle: Cycle) -> Iterator[Period]:
@@ -163,7 +186,7 @@ class _Query:
 
     def values(self, metric: str) -> dict[_Key, Histogram]:
         """Return the values of a metric."""
-        name = f"latspan_{metric}_seconds"
+        name = f"latspan_{_NOT_IN_NAMES.sub('_', metric)}_seconds"
         query = f"sum by ({self._labels()}) ({self._increase(name)})"
         values: dict[_Key, Histogram] = {}
         for labels, sample in self._server.query(query, at_s=self._end_s):

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan import semconv
 from latspan._recording import Snapshot, read_snapshots
 from latspan._recording.folder import (
     CONVERTED,
     Recording,
-    cut_indexes,
     is_recording,
     open_recording,
 )
@@ -100,18 +98,17 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 
 
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
+    from latspan._study.table import read_rows
+
     # The histograms of a process that was killed lack its last requests.
     has_logs = any(recording.folder.glob(f"*{_LOG}")) and all(
         file.ended for file in files_in(recording.folder)
     )
     measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    cut = cut_indexes(recording.manifest)
-    builder.add_records(
-        (
-            record
-            for record in recording.records()
-            if not cut or record.details.get(semconv.LATSPAN_LOAD_INDEX) not in cut
-        ),
+    reader = builder.reader()
+    read_rows(recording, reader)
+    builder.add_table(
+        reader.table(),
         unsent=_unsent(measurement),
         histograms=lambda: snapshots_in(recording.folder) if has_logs else None,
     )

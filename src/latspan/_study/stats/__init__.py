@@ -23,10 +23,12 @@ from latspan._study.stats._verdict import (
     Verdict,
     requests_needed,
     target_verdict,
+    target_verdict_of_weights,
     weighted_target_verdict,
 )
 
 if TYPE_CHECKING:
+    from latspan._study.stats._beta import student_tail
     from latspan._study.stats._bootstrap import RatioInterval, block_indices, bootstrap_ratio
     from latspan._study.stats._quantiles import Sample, needed_to_compare
     from latspan._study.stats._runs import (
@@ -59,7 +61,9 @@ __all__ = [
     "permutation",
     "requests_needed",
     "runs_needed",
+    "student_tail",
     "target_verdict",
+    "target_verdict_of_weights",
     "values_needed_for_interval",
     "weighted_quantile",
     "weighted_target_verdict",
@@ -78,6 +82,7 @@ _NEED_NUMPY: Final = {
     "needed_to_compare": "_quantiles",
     "permutation": "_runs",
     "runs_needed": "_runs",
+    "student_tail": "_beta",
     "weighted_quantile": "_weighted",
 }
 

@@ -79,13 +79,15 @@ def values_needed_for_interval(percentile: float, *, confidence: float = 0.95) -
     return math.ceil(math.log(_side(confidence)) / math.log(beyond))
 
 
-def wilson_interval(successes: int, trials: int, *, confidence: float = 0.95) -> Interval | None:
+def wilson_interval(
+    successes: float, trials: float, *, confidence: float = 0.95
+) -> Interval | None:
     """
     Return the confidence interval of a ratio, for example of the requests that completed.
 
     Args:
         successes: Number of trials that count, at least 0.
-        trials: Number of trials, at least ``successes``.
+        trials: Number of trials, at least ``successes``; of a weighted sample, the effective one.
         confidence: In (0, 1).
 
     Returns:

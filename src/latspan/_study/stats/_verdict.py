@@ -43,6 +43,7 @@ __all__ = [
     "Verdict",
     "requests_needed",
     "target_verdict",
+    "target_verdict_of_weights",
     "weighted_target_verdict",
 ]
 
@@ -146,15 +147,42 @@ def weighted_target_verdict(
     """
     if not len(weights):
         return target_verdict(0, 0, percentile, confidence=confidence)
-    scale = float(weights.max())
-    # A sum of equal weights may be a rounding error below a whole number.
-    requests = math.floor(float(weights.sum()) / scale * (1 + _ROUNDING))
-    surely, perhaps = (float(weights[each > limit].sum()) / scale for each in (low, high))
-    misses = math.floor(surely * (1 + _ROUNDING))
-    most = min(requests, math.ceil(perhaps * (1 - _ROUNDING)))
-    return target_verdict(
-        requests, misses, percentile, undecided=most - misses, confidence=confidence
+    surely, perhaps = (float(weights[each > limit].sum()) for each in (low, high))
+    return target_verdict_of_weights(
+        float(weights.sum()),
+        surely,
+        perhaps,
+        percentile,
+        heaviest=float(weights.max()),
+        confidence=confidence,
     )
+
+
+def target_verdict_of_weights(
+    requests: float,
+    surely: float,
+    perhaps: float,
+    percentile: float,
+    *,
+    heaviest: float = 1.0,
+    confidence: float = 0.95,
+) -> TargetVerdict:
+    """
+    Return what sums of weights prove about a target; see :func:`weighted_target_verdict`.
+
+    Args:
+        requests: Sum of the weights of all requests, at least 0.
+        surely: Sum of the weights of those that miss.
+        perhaps: The same with those that may have missed or not.
+        percentile: Percentile of the target, in (0, 100).
+        heaviest: Largest weight of a request, at least 1.
+        confidence: See :func:`target_verdict`.
+    """
+    # A sum of equal weights may be a rounding error below a whole number.
+    size = math.floor(requests / heaviest * (1 + _ROUNDING))
+    misses = min(size, math.floor(surely / heaviest * (1 + _ROUNDING)))
+    most = max(misses, min(size, math.ceil(perhaps / heaviest * (1 - _ROUNDING))))
+    return target_verdict(size, misses, percentile, undecided=most - misses, confidence=confidence)
 
 
 def requests_needed(misses: int, percentile: float, *, confidence: float = 0.95) -> int:

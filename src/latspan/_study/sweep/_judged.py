@@ -270,7 +270,11 @@ def _without_template(run: Run) -> Run:
 
 
 def _targets(folders: Sequence[Path]) -> tuple[SweptTarget, ...]:
-    """Return the verdicts on the requests of all runs together."""
+    """
+    Return the verdicts on the requests of all runs together.
+
+    The numbers of a sampled run are effective ones, which may be added up.
+    """
     found: dict[str, tuple[Target, list[TargetVerdict]]] = {}
     for folder in folders:
         for result in summarize(open_recording(folder)).steps[-1].targets:
@@ -284,6 +288,7 @@ def _targets(folders: Sequence[Path]) -> tuple[SweptTarget, ...]:
                 sum(each.requests for each in verdicts),
                 sum(each.misses for each in verdicts),
                 target.percentile,
+                undecided=sum(each.undecided for each in verdicts),
             )
             if verdicts
             else None,

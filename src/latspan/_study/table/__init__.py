@@ -8,7 +8,15 @@ and neither goals nor verdicts.
 from __future__ import annotations
 
 from latspan._study.table._columns import MAX_GROUP_VALUES, OUTCOMES, PHASES, SOURCES
-from latspan._study.table._reading import TableReader, metric_of, read_table, table_of_records
+from latspan._study.table._outermost import OutermostReader
+from latspan._study.table._reading import (
+    TableReader,
+    metric_of,
+    read_rows,
+    read_table,
+    rows_of_records,
+    table_of_records,
+)
 from latspan._study.table._table import Segments, Table, ValueBounds
 
 __all__ = [
@@ -16,11 +24,14 @@ __all__ = [
     "OUTCOMES",
     "PHASES",
     "SOURCES",
+    "OutermostReader",
     "Segments",
     "Table",
     "TableReader",
     "ValueBounds",
     "metric_of",
+    "read_rows",
     "read_table",
+    "rows_of_records",
     "table_of_records",
 ]

@@ -128,10 +128,16 @@ class Columns:
         kind: The kind.
         until: Metrics up to which the time of each segment is summed.
         attributes: Further attributes to keep, whatever the number of their values.
+        only: Metrics to keep, without facts, segments and other attributes; ``None`` to keep all.
     """
 
     def __init__(
-        self, kind: Kind, until: Sequence[str] = (), attributes: Collection[str] = ()
+        self,
+        kind: Kind,
+        until: Sequence[str] = (),
+        attributes: Collection[str] = (),
+        *,
+        only: Collection[str] | None = None,
     ) -> None:
         self.kind: Final = kind
         self.size = 0
@@ -139,6 +145,7 @@ class Columns:
         self.until: Final = tuple(until)
         """Metrics up to which the time of each segment is summed."""
         self._attributes = frozenset(attributes)
+        self._only = None if only is None else FIRST_WAITS.union(only)
         self._parts: dict[str, list[NDArray[Any]]] = {}
         self.groups: Final[dict[str, Groups]] = {}
         self.segment_names: Final[dict[str, int]] = {}
@@ -158,7 +165,10 @@ class Columns:
             ValueError, KeyError, TypeError, AttributeError, OverflowError: A row is damaged.
         """
         chunk = Chunk(rows, file, self.segment_names)
-        chunk.fill(self.until, self._attributes)
+        if self._only is None:
+            chunk.fill(self.until, self._attributes)
+        else:
+            chunk.fill_only(self._only, self._attributes)
         return chunk
 
     def append(self, chunk: Chunk) -> None:
@@ -269,6 +279,30 @@ class Chunk:
 
     def fill(self, until: Sequence[str], attributes: Collection[str]) -> None:
         """Fill the columns; raise if a row is damaged."""
+        self._fill_fields()
+        for name, key in (("scope_id", "id"), ("parent_id", "parent")):
+            numbers = _integers([row.get(key, 0) for row in self._rows], 0)
+            self.columns[name] = numbers + (numbers > 0) * (self._file * IDS_PER_FILE)
+        self._fill_load()
+        self._fill_metrics(_METRICS)
+        self._fill_numbers()
+        self._fill_gaps()
+        self._fill_segments(until)
+        self.columns["streamed"] = self._streamed()
+        self.texts.update(self._texts(attributes))
+
+    def fill_only(self, metrics: Collection[str], attributes: Collection[str]) -> None:
+        """Fill the columns of some metrics; raise if one of their fields is damaged."""
+        self._fill_fields()
+        self._fill_load()
+        self._fill_metrics([name for name in _METRICS if name in metrics])
+        self._fill_waits([row["segments"] for row in self._rows])
+        self.columns["is_reported"] = np.zeros(self.size, np.bool_)
+        self.columns["streamed"] = self._streamed()
+        texts = self._texts(attributes) if attributes else ()
+        self.texts.update((name, values) for name, values in texts if name in attributes)
+
+    def _fill_fields(self) -> None:
         rows, columns = self._rows, self.columns
         columns["start_ns"] = _integers([row["start_epoch_ns"] for row in rows], -LARGEST)
         columns["duration_ns"] = _integers([row["duration_ns"] for row in rows], 0)
@@ -281,16 +315,6 @@ class Chunk:
         if not ((ratio > 0) & (ratio <= 1)).all():
             raise ValueError("a ratio is not in (0, 1]")
         columns["weight"] = 1 / ratio
-        for name, key in (("scope_id", "id"), ("parent_id", "parent")):
-            numbers = _integers([row.get(key, 0) for row in rows], 0)
-            columns[name] = numbers + (numbers > 0) * (self._file * IDS_PER_FILE)
-        self._fill_load()
-        self._fill_metrics()
-        self._fill_numbers()
-        self._fill_gaps()
-        self._fill_segments(until)
-        columns["streamed"] = self._streamed()
-        self.texts.update(self._texts(attributes))
 
     def _fill_load(self) -> None:
         """Fill what only the requests of a load test have."""
@@ -314,10 +338,10 @@ class Chunk:
             self.columns["phase"] = np.zeros(size, np.int8)
             self.columns["step"] = np.zeros(size, np.int16)
 
-    def _fill_metrics(self) -> None:
+    def _fill_metrics(self, names: Sequence[str]) -> None:
         metrics: list[Mapping[str, Any]] = [row.get("metrics", _NONE) for row in self._rows]
         present = _keys(metrics)
-        for name in _METRICS:
+        for name in names:
             if name in present:
                 values = [each.get(name) for each in metrics]
                 self.columns[name] = _metric(values)
@@ -463,7 +487,8 @@ class Chunk:
         names += sorted((chosen - {semconv.SERVER_ADDRESS}) - set(names))
         names += sorted(present.intersection(attributes) - set(names))
         for name in names:
-            own = [_shown(each.get(name)) for each in details] if name in chosen else []
+            shown = _text if name in attributes else _shown
+            own = [shown(each.get(name)) for each in details] if name in chosen else []
             if name in present:
                 known: list[str | None] = [each.get(name) for each in given]
                 # An application's own attribute replaces the one of the same name.
@@ -537,6 +562,10 @@ def _median_and_stalled(gaps: Sequence[int]) -> tuple[float, float]:
             break
         total += gap - median
     return median, total
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _shown(value: object) -> str | None:

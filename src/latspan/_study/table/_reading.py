@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import orjson
@@ -26,14 +26,25 @@ from latspan._study.table._table import Segments, Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TableReader", "read_table", "table_of_records"]
+__all__ = [
+    "DAMAGED",
+    "TableReader",
+    "finished",
+    "is_readable",
+    "read_rows",
+    "read_table",
+    "rows_of_records",
+    "table_of_records",
+]
 
 _CHUNK: Final = 256
 """Number of lines that are decoded at once: so few that they stay in the processor's caches."""
 
 _FIRST_TOKEN: Final = "time_to_first_token"
 _FIRST_VISIBLE: Final = "time_to_first_visible_token"
-_DAMAGED: Final = (*UNREADABLE, OverflowError)
+DAMAGED: Final = (*UNREADABLE, OverflowError)
+"""Exceptions of lines that cannot be read."""
+
 _OF_TABLES: Final = {
     "start_ns": np.int64,
     "duration_ns": np.int64,
@@ -76,6 +87,25 @@ def read_table(
         RecordingError: A file cannot be read.
     """
     reader = TableReader(until, kind=kind, attributes=attributes)
+    read_rows(recording, reader)
+    return reader.table()
+
+
+class Rows(Protocol):
+    """Receiver of lines."""
+
+    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> int:
+        """Add lines of one file, and return the number of those that cannot be read."""
+        ...
+
+
+def read_rows(recording: Recording, reader: Rows) -> None:
+    """
+    Give the lines of a recording to a reader, and count the unreadable ones.
+
+    Raises:
+        RecordingError: A file cannot be read.
+    """
     for file, lines in recording.line_chunks(_CHUNK):
         rows: list[dict[str, Any]] = []
         for line in lines:
@@ -87,7 +117,19 @@ def read_table(
                 except UNREADABLE:
                     recording.count_unreadable(1)
         recording.count_unreadable(reader.add(rows, file))
-    return reader.table()
+
+
+def rows_of_records(records: Iterable[RequestRecord], reader: Rows) -> None:
+    """
+    Give records in memory to a reader.
+
+    Args:
+        records: The records, read once; scopes have distinct numbers.
+        reader: The reader.
+    """
+    rows = map(row_of_record, records)
+    while chunk := list(islice(rows, _CHUNK)):
+        reader.add(chunk)
 
 
 def table_of_records(
@@ -105,9 +147,7 @@ def table_of_records(
         kind: Kind of the units.
     """
     reader = TableReader(until, kind=kind)
-    rows = map(row_of_record, records)
-    while chunk := list(islice(rows, _CHUNK)):
-        reader.add(chunk)
+    rows_of_records(records, reader)
     return reader.table()
 
 
@@ -152,8 +192,8 @@ class TableReader:
         """
         try:
             self._add(rows, file)
-        except _DAMAGED:
-            readable = [row for row in rows if _is_readable(row)]
+        except DAMAGED:
+            readable = [row for row in rows if is_readable(row)]
             if len(readable) == len(rows):
                 raise
             self._add(readable, file)
@@ -193,12 +233,12 @@ class TableReader:
         requests, calls = self._columns.get(Kind.REQUEST), self._columns.get(Kind.CALL)
         if requests is None or not requests.size:
             chosen = None if self._kind is Kind.REQUEST else calls
-            return _finished(chosen or next(iter(self._columns.values())), self._stage_kinds)
+            return finished(chosen or next(iter(self._columns.values())), self._stage_kinds)
         inside = None
         if calls is not None and calls.size:
             scopes = np.concatenate([np.empty((0, 3), np.int64), *self._scopes])
             inside = join_calls(requests, calls, scopes, self._call_names)
-        table = _finished(requests, self._stage_kinds, inside)
+        table = finished(requests, self._stage_kinds, inside)
         is_outer = ~table.is_server | (table.chains > 0)
         for chosen in (is_outer, ~is_outer):
             units = table.rows(chosen)
@@ -206,10 +246,10 @@ class TableReader:
                 return units
         if self._kind is Kind.REQUEST or calls is None or not calls.size:
             return table
-        return _finished(calls, self._stage_kinds)
+        return finished(calls, self._stage_kinds)
 
 
-def _finished(
+def finished(
     columns: Columns, stage_kinds: Mapping[str, str], inside: Inside | None = None
 ) -> Table:
     """Return the table of the records of one kind, in the order of their starts."""
@@ -250,10 +290,11 @@ _KINDS: Final = {kind.value: kind for kind in Kind}
 _WITHOUT_SCOPE: Final = frozenset({Kind.CALL, Kind.HTTP})
 
 
-def _is_readable(row: Mapping[str, Any]) -> bool:
+def is_readable(row: Mapping[str, Any]) -> bool:
+    """Return whether the fields of a line have the types and ranges of the schema."""
     try:
         check_row(row)
         Columns(Kind(row["kind"]), ("duration",)).prepare([row])
-    except _DAMAGED:
+    except DAMAGED:
         return False
     return True

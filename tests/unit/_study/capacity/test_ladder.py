@@ -14,6 +14,7 @@ import pytest
 from latspan import Kind, Recording, open_recording
 from latspan._study.capacity import Ladder, Rung, read_ladder
 from latspan.errors import ConfigError, RecordingError
+from latspan.integrations import Outcome
 from latspan.testing import RequestRecord
 from support.measurements import call, load_test, step
 from support.queues import System, write_ladder
@@ -147,6 +148,29 @@ def test_an_invalid_step_is_left_out(tmp_path: Path) -> None:
     assert [rung.rate_per_s for rung in ladder.rungs] == [1.0, 3.0]
     (reason,) = ladder.left_out
     assert reason.startswith("The step with 2 requests/s is left out: it is INVALID")
+
+
+def test_a_step_whose_percentile_is_open_is_left_out(tmp_path: Path) -> None:
+    """5 of 110 were given up, so its p99 is at least what they waited, and its p90 is known."""
+    left = [
+        replace(each, outcome=Outcome.CANCELLED, duration_ns=3_000_000_000)
+        if index % 22 == 0
+        else each
+        for index, each in enumerate(_calls(1))
+    ]
+    records = [*_calls(0), *left, *_calls(2)]
+    recording = load_test(tmp_path / "r", records, _steps(1.0, 2.0, 3.0))
+
+    open_tail, known = _read(recording), _read(recording, percentile=90)
+
+    assert [rung.rate_per_s for rung in open_tail.rungs] == [1.0, 3.0]
+    (reason,) = open_tail.left_out
+    assert reason == (
+        "The step with 2 requests/s is left out: its p99 is at least 3 s and not known, because"
+        " 5 of 110 requests were given up."
+    )
+    assert [rung.rate_per_s for rung in known.rungs] == [1.0, 2.0, 3.0]
+    assert known.rungs[1].failed == 5
 
 
 def test_a_step_with_too_few_requests_is_left_out(tmp_path: Path) -> None:

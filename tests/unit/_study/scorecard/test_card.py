@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 import pytest
@@ -15,12 +16,7 @@ from latspan._clock import ManualClock
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._segments import Kind, Outcome, Segment, Side
-from latspan._study.scorecard import (
-    UNBOUNDED,
-    Cycle,
-    Figures,
-    ScorecardBuilder,
-)
+from latspan._study.scorecard import Cycle, Figures, ScorecardBuilder
 from latspan._study.stats import wilson_interval
 from latspan._targets import InferencePath, Target, TrafficProfile
 from latspan.errors import UnknownNameError
@@ -83,6 +79,19 @@ def figures(
     return row.figures
 
 
+def known(found: Figures, metric: str = "duration") -> dict[float, float | None]:
+    """Return the percentiles of a metric, all of which are known: infinite if on failures."""
+    values: dict[float, float | None] = {}
+    for percentile, bounds in found.percentiles[metric].items():
+        assert bounds is None or bounds.low == bounds.high
+        values[percentile] = None if bounds is None else bounds.low
+    return values
+
+
+def number(found: Figures) -> dict[str, int]:
+    return {name: each.count for name, each in found.counts.items()}
+
+
 def test_rates_are_fractions_of_intended_requests() -> None:
     """Those included that were never sent; with Wilson's interval."""
     found = figures(
@@ -104,9 +113,9 @@ def test_failed_requests_are_slower_than_all_others() -> None:
     failing = figures([*quick, *[record(1, outcome=Outcome.TIMEOUT)] * 6])
     almost = figures([*quick, record(95), *[record(1, outcome=Outcome.REJECTED)] * 5])
 
-    assert failing.percentiles["duration"][50] == pytest.approx(50 * MS, rel=0.001)
-    assert failing.percentiles["duration"][95] == UNBOUNDED
-    assert almost.percentiles["duration"][95] == pytest.approx(95 * MS, rel=0.001)
+    assert known(failing)[50] == pytest.approx(50 * MS, rel=0.001)
+    assert known(failing)[95] == inf
+    assert known(almost)[95] == pytest.approx(95 * MS, rel=0.001)
 
 
 def test_a_stream_without_a_token_misses_a_first_token_only() -> None:
@@ -115,31 +124,76 @@ def test_a_stream_without_a_token_misses_a_first_token_only() -> None:
 
     found = figures([*[record(150, ttft_ms=40)] * 18, *[empty] * 2], path_of(FIRST_50, WITHIN_200))
 
-    assert found.counts == {"duration": 20, "time_to_first_token": 20}
-    assert found.percentiles["time_to_first_token"][95] == UNBOUNDED
-    assert found.percentiles["duration"][95] == pytest.approx(150 * MS, rel=0.001)
+    assert number(found) == {"duration": 20, "time_to_first_token": 20}
+    assert known(found, "time_to_first_token")[95] == inf
+    assert known(found)[95] == pytest.approx(150 * MS, rel=0.001)
     assert found.attainment is not None
     assert (found.attainment.count, found.attainment.of) == (18, 20)
     assert [each and each.misses for each in found.verdicts] == [2, 0]
 
 
-def test_requests_that_their_caller_ended_show_nothing_about_the_end() -> None:
-    """Their time to the first token counts."""
+def test_a_given_up_request_takes_at_least_as_long_as_its_caller_waited() -> None:
+    """Half of 100 callers gave up after 5 s: neither percentile can be called 100 ms."""
+    left = record(5_000, outcome=Outcome.CANCELLED, stream=True)
+    quick = record(100, ttft_ms=40, stream=True)
+
+    found = figures([*[quick] * 50, *[left] * 50], path_of(WITHIN_200, FIRST_50))
+
+    half, tail = found.percentiles["duration"].values()
+    assert half is not None
+    assert half.low == half.high == pytest.approx(100 * MS, rel=0.001)
+    assert tail is not None
+    assert tail.low == pytest.approx(5_000 * MS, rel=0.001)
+    assert tail.high == inf
+    assert (found.counts["duration"].count, found.counts["duration"].cut) == (100, 50)
+    first = found.percentiles["time_to_first_token"][95]
+    assert first is not None
+    assert (first.low, first.high) == (pytest.approx(5_000 * MS, rel=0.001), inf)
+    assert [str(each) for each in found.verdicts] == ["missed", "missed"]
+
+
+def test_a_first_token_before_the_caller_left_is_known() -> None:
+    """Only the duration is not."""
     left = record(5, outcome=Outcome.CLOSED_EARLY, ttft_ms=4)
 
     found = figures([*[record(100, ttft_ms=40)] * 2, *[left] * 3])
 
-    assert found.counts == {"duration": 2, "time_to_first_token": 5}
-    assert found.percentiles["duration"][50] == pytest.approx(100 * MS, rel=0.001)
-    assert found.percentiles["time_to_first_token"][50] == pytest.approx(4 * MS, rel=0.001)
+    assert number(found) == {"duration": 5, "time_to_first_token": 5}
+    assert known(found, "time_to_first_token")[50] == pytest.approx(4 * MS, rel=0.001)
+    half = found.percentiles["duration"][50]
+    assert half is not None
+    assert (half.low, half.high) == (pytest.approx(5 * MS, rel=0.001), inf)
     assert found.completed.of == 5
+
+
+def test_requests_that_were_left_before_the_limit_make_ranges() -> None:
+    """90 meet the target, 2 miss it, and 8 left after 20 ms may have met it or not."""
+    left = record(20, outcome=Outcome.CLOSED_EARLY)
+
+    found = figures(
+        [*[record(100)] * 90, *[record(300)] * 2, *[left] * 7, replace(left, duration_ns=10**10)],
+        path_of(WITHIN_200),
+    )
+
+    (verdict,) = found.verdicts
+    assert verdict is not None
+    assert (verdict.misses, verdict.undecided) == (3, 7)
+    assert str(verdict) == "7 of 100 were left before the limit"
+    assert found.attainment is not None
+    assert (found.attainment.value, found.attainment.most) == (0.9, 0.97)
+    low, high = wilson_interval(90, 100), wilson_interval(97, 100)
+    assert low is not None
+    assert high is not None
+    assert (found.attainment.low, found.attainment.high) == (low.low, high.high)
+    assert found.goodput_per_s == pytest.approx(90 / found.recorded_s)
+    assert found.most_goodput_per_s == pytest.approx(97 / found.recorded_s)
 
 
 def test_a_percentile_needs_enough_values() -> None:
     """A p50 needs 2 values and a p95 needs 20."""
-    assert figures([record()]).percentiles["duration"] == {50: None, 95: None}
-    assert figures([record()] * 19).percentiles["duration"][95] is None
-    assert figures([record()] * 20).percentiles["duration"][95] is not None
+    assert known(figures([record()])) == {50: None, 95: None}
+    assert known(figures([record()] * 19))[95] is None
+    assert known(figures([record()] * 20))[95] is not None
 
 
 def test_attainment_and_goodput_need_all_targets() -> None:
@@ -156,14 +210,15 @@ def test_attainment_and_goodput_need_all_targets() -> None:
     found = figures(records, path_of(WITHIN_200, FIRST_50))
 
     assert found.attainment is not None
-    assert (found.attainment.count, found.attainment.of) == (6, 9)
+    assert (found.attainment.count, found.attainment.undecided, found.attainment.of) == (6, 1, 10)
     assert found.recorded_s == pytest.approx(10)
     assert found.goodput_per_s == pytest.approx(0.6)
-    # 8 of 10 within 200 ms, and 7 of 9 with a first token within 50 ms.
-    assert [(each.requests, each.misses) for each in found.verdicts if each is not None] == [
-        (10, 2),
-        (9, 2),
-    ]
+    assert found.most_goodput_per_s == pytest.approx(0.7)
+    # One was given up, so 8 or 9 of 11 are within 200 ms, and 7 or 8 of 10 have a first token
+    # within 50 ms.
+    assert [
+        (each.requests, each.misses, each.undecided) for each in found.verdicts if each is not None
+    ] == [(11, 2, 1), (10, 2, 1)]
     assert str(figures([record()] * 59, path_of(WITHIN_200)).verdicts[0]) == "met"
 
 
@@ -194,8 +249,8 @@ def test_a_load_test_counts_its_measured_phase_from_the_schedule() -> None:
     )
 
     assert found.requests == 2
-    assert found.percentiles["duration"][50] == pytest.approx(150 * MS, rel=0.001)
-    assert found.percentiles["time_to_first_token"][50] == pytest.approx(90 * MS, rel=0.001)
+    assert known(found)[50] == pytest.approx(150 * MS, rel=0.001)
+    assert known(found, "time_to_first_token")[50] == pytest.approx(90 * MS, rel=0.001)
 
 
 def test_only_the_outermost_kind_of_a_source_counts() -> None:
@@ -282,6 +337,61 @@ def test_a_sampled_record_stands_for_others() -> None:
 
     assert scorecard.cards[0].rows[Cycle.WEEK][0].figures.requests == 11
     assert scorecard.notes == ("A recording is a sample: 1 record of it count for others too.",)
+
+
+def test_weights_are_not_rounded_and_widen_the_intervals() -> None:
+    """40 records of 3 in 10 are 133.3 requests, but prove no more than 40."""
+    kept = [*[record(100, ratio=0.3)] * 39, record(100, ratio=0.3, outcome=Outcome.TIMEOUT)]
+
+    found = figures(kept, path_of(WITHIN_200))
+
+    assert (found.requests, found.timeouts.count) == (133, 3)
+    assert found.timeouts.value == pytest.approx(1 / 40)
+    alone = wilson_interval(1, 40)
+    assert alone is not None
+    assert found.timeouts.low == pytest.approx(alone.low)
+    assert found.timeouts.high == pytest.approx(alone.high)
+    (verdict,) = found.verdicts
+    assert verdict is not None
+    assert (verdict.requests, verdict.misses) == (40, 1)
+    assert found.goodput_per_s == pytest.approx(39 / 0.3 / found.recorded_s)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 400), st.sampled_from(Outcome), st.sampled_from([1.0, 0.5, 0.3, 0.07])
+        ),
+        min_size=2,
+        max_size=60,
+    )
+)
+def test_percentiles_of_a_sample_are_those_of_the_weighted_records(
+    drawn: list[tuple[int, Outcome, float]],
+) -> None:
+    """Computed apart: sort, add up the weights, and stop at the first that covers the fraction."""
+    found = figures([record(ms, outcome=each, ratio=kept) for ms, each, kept in drawn])
+
+    gave_up = {Outcome.CANCELLED, Outcome.CLOSED_EARLY, Outcome.ABANDONED}
+    pairs = [
+        (
+            (ms, ms) if each is Outcome.COMPLETED else (ms if each in gave_up else inf, inf),
+            1 / kept,
+        )
+        for ms, each, kept in drawn
+    ]
+    total = sum(weight for _, weight in pairs)
+    bounds = found.percentiles["duration"][50]
+    if bounds is None:
+        assert total**2 / sum(weight**2 for _, weight in pairs) < 2 + 1e-6
+        return
+    for end, shown in ((0, bounds.low), (1, bounds.high)):
+        reached = 0.0
+        for value, weight in sorted((ends[end], weight) for ends, weight in pairs):
+            reached += weight
+            if reached >= total / 2 - 1e-6:
+                assert shown == (inf if value == inf else pytest.approx(value * MS, rel=0.001))
+                break
 
 
 def test_several_processes_at_once_do_not_lengthen_the_recorded_time() -> None:

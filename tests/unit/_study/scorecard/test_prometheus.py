@@ -80,7 +80,7 @@ def answers(query: str, at_s: float) -> list[dict[str, Any]]:
             {"metric": labels("timeout"), "value": [at_s, "9.9"]},
             {"metric": {"job": "another"}, "value": [at_s, "5"]},
         ]
-    if "latspan_time_to_first_token" in query:
+    if "latspan_time_to_first_token_seconds" in query:
         buckets = [[0, "0.1", "0.1003", "60"], [0, "0.4", "0.4012", "30.4"]]
         return [{"metric": labels("completed"), "histogram": [at_s, {"buckets": buckets}]}]
     return []
@@ -104,7 +104,9 @@ def test_counts_and_histograms_of_a_period() -> None:
     assert total[:5] == (Cycle.WEEK, total.period, Kind.CALL, Side.CLIENT, "chat")
     assert total.period.label == "2026-W48"
     assert total.counts == {Outcome.COMPLETED: 90, Outcome.TIMEOUT: 10}
-    histogram = total.values["time_to_first_token", Outcome.COMPLETED]
+    population = total.values["time_to_first_token"]
+    assert population.never == 10
+    histogram = population.exact
     assert histogram.count == 90
     assert histogram.value_at_percentile(50) == pytest.approx(100_150_000, rel=0.002)
     assert histogram.value_at_percentile(95) == pytest.approx(400_600_000, rel=0.002)

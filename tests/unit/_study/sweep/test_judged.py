@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from latspan._study.stats import Verdict
 from latspan._study.sweep import Finding, judge
+from latspan.integrations import Outcome
+from support.measurements import call, load_test, step
 from support.sweeps import folders, judged, runs
 
 
@@ -114,3 +117,23 @@ def test_an_invalid_run_is_left_out(tmp_path: Path) -> None:
     assert found.finding is Finding.NOT_INTERPRETABLE
     assert found.verdict is None
     assert "late" in found.sentence
+
+
+def test_requests_that_were_given_up_leave_a_target_undecided(tmp_path: Path) -> None:
+    """Each run has 40 of 160 callers that left after 10 ms: they may have met 500 ms or not."""
+    steps = [step(intended=160)]
+    target = {"metric": "time_to_first_token", "percentile": 95, "limit_ns": 500_000_000}
+    left = [
+        replace(call(n, outcome=Outcome.CANCELLED, duration_ms=10), streamed=True)
+        for n in range(40)
+    ]
+    paths = [tmp_path / str(number) for number in range(3)]
+    for path in paths:
+        records = [*left, *(replace(call(n, at_ms=100 * n), streamed=True) for n in range(40, 160))]
+        load_test(path, records, steps, targets=[target])
+
+    (found,) = judge("chat", paths).targets
+
+    assert found.verdict is not None
+    assert (found.verdict.requests, found.verdict.misses, found.verdict.undecided) == (480, 0, 120)
+    assert found.verdict.verdict is Verdict.UNDECIDED
