@@ -59,6 +59,8 @@ from support.traffic import (
     write_traces,
 )
 
+pytestmark = pytest.mark.repetitive
+
 TTFT: Final = "time_to_first_token"
 PERCENTILES: Final = (50, 75, 95)
 LIMITS_MS: Final = (200.0, 1_000.0, 6_000.0)
