@@ -241,6 +241,7 @@ def _lines(request: Request, index: int) -> Iterator[dict[str, Any]]:
         "streamed": request.streamed,
         "metrics": {"time_to_first_visible_token": first_ns},
         "attributes": {"route": request.route, "inference_path": "chat"},
+        "ratio": request.ratio,
     }
 
 
@@ -254,7 +255,11 @@ _CONDITIONS: Final[dict[str, Any]] = {
 
 
 def write_recording(
-    folder: Path, requests: Sequence[Request], *, measurement: Mapping[str, Any] | None = None
+    folder: Path,
+    requests: Sequence[Request],
+    *,
+    measurement: Mapping[str, Any] | None = None,
+    killed: bool = False,
 ) -> Path:
     """
     Write a recording, and return its folder.
@@ -263,6 +268,7 @@ def write_recording(
         folder: Folder to create.
         requests: Its requests.
         measurement: Account of the load test; ``None`` for the recording of a program.
+        killed: Whether the process was killed, so that its file did not get its last name.
     """
     folder.mkdir(parents=True)
     manifest: dict[str, Any] = {
@@ -288,7 +294,8 @@ def write_recording(
         for line in _lines(each, index)
     ]
     (folder / "requests.lost").write_text("0" * 20)
-    (folder / "requests-1-00000000.ended.jsonl").write_text("\n".join(lines) + "\n")
+    ended = "" if killed else ".ended"
+    (folder / f"requests-1-00000000{ended}.jsonl").write_text("\n".join(lines) + "\n")
     return folder
 
 
