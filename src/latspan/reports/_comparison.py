@@ -25,7 +25,14 @@ from latspan._study.compare import (
 from latspan._study.stats import Verdict
 from latspan.reports._layout import MARGIN, fitted, prose, shown, title
 
-__all__ = ["JUDGEMENT_STYLES", "ComparisonReport", "change_of", "interval_of", "value_of"]
+__all__ = [
+    "JUDGEMENT_STYLES",
+    "ComparisonReport",
+    "change_of",
+    "ends_of",
+    "interval_of",
+    "value_of",
+]
 
 _STYLES: Final = {
     Change.IMPROVED: "green",
@@ -95,8 +102,8 @@ def _rows(rows: Sequence[Row], options: ConsoleOptions) -> Iterator[Text]:
         {
             "metric": Text(row.name.removeprefix(SEGMENT)),
             "": Text(f"p{row.percentile:g}"),
-            "before": Text(value_of(row.before_ns)),
-            "after": Text(value_of(row.after_ns)),
+            "before": Text(ends_of(row)[0]),
+            "after": Text(ends_of(row)[1]),
             "change": Text(change_of(row)),
             "95 % interval": Text(interval_of(row)),
             "result": Text(_result(row), style=_STYLES[row.change]),
@@ -135,6 +142,16 @@ def value_of(value_ns: float) -> str:
     return "unbounded" if math.isinf(value_ns) else milliseconds(value_ns)
 
 
+def ends_of(row: Row) -> tuple[str, str]:
+    """Return both percentiles of a row, each with ≥ if given-up requests leave it open."""
+    low_ns = row.before_ns, row.after_ns
+    one, two = (
+        f"≥ {value_of(low)}" if low < high else value_of(low)
+        for low, high in zip(low_ns, row.high_ns or low_ns, strict=True)
+    )
+    return one, two
+
+
 def change_of(row: Row) -> str:
     """Return the relative change of a row, or a dash."""
     return "—" if row.ratio is None else f"{row.ratio - 1:+.1%}"
@@ -142,7 +159,7 @@ def change_of(row: Row) -> str:
 
 def interval_of(row: Row) -> str:
     """Return the interval of the relative change, or nothing."""
-    if row.low is None or row.high is None:
+    if row.low is None or row.high is None or math.isinf(row.high):
         return ""
     return f"{row.low - 1:+.1%} to {row.high - 1:+.1%}"
 

@@ -24,7 +24,7 @@ from latspan._study.compare import (
 )
 from latspan._study.stats import Verdict
 from latspan._units import to_seconds
-from latspan.reports._comparison import change_of, interval_of, value_of
+from latspan.reports._comparison import change_of, ends_of, interval_of
 from latspan.reports._diagnosis_json import escaped
 
 __all__ = [
@@ -77,8 +77,14 @@ def _one(found: Comparison) -> dict[str, object]:
             "runs": found.runs[0],
             "units": found.units[0],
             "failed": found.failures.before,
+            "cut": found.failures.cut_before,
         },
-        "after": {"runs": found.runs[1], "units": found.units[1], "failed": found.failures.after},
+        "after": {
+            "runs": found.runs[1],
+            "units": found.units[1],
+            "failed": found.failures.after,
+            "cut": found.failures.cut_after,
+        },
         "differences": [
             {
                 "name": each.name,
@@ -91,6 +97,14 @@ def _one(found: Comparison) -> dict[str, object]:
         ],
         "rows": [_row(row) for row in found.rows],
         "more_failures": found.failures.more,
+        "more_cut": found.failures.more_cut,
+        "mix": None
+        if found.mix is None
+        else {
+            "before": dict(found.mix.before),
+            "after": dict(found.mix.after),
+            "changed": found.mix.changed,
+        },
         "explanation": None if found.explanation is None else _explanation(found.explanation),
         "target": None
         if target is None
@@ -108,19 +122,36 @@ def _one(found: Comparison) -> dict[str, object]:
 
 
 def _row(row: Row) -> dict[str, object]:
+    high_ns = row.high_ns or (row.before_ns, row.after_ns)
     return {
         "metric": "segment" if row.is_segment else row.name,
         "segment": row.name.removeprefix(SEGMENT) if row.is_segment else None,
         "percentile": row.percentile,
-        "before_s": _seconds(row.before_ns),
-        "after_s": _seconds(row.after_ns),
+        "before_s": _known(row.before_ns, high_ns[0]),
+        "after_s": _known(row.after_ns, high_ns[1]),
+        **_lower_ends(row, high_ns),
         "ratio": row.ratio,
         "low": row.low,
-        "high": row.high,
+        "high": None if row.high is None or math.isinf(row.high) else row.high,
         "margin": row.margin,
         "change": row.change.value.replace(" ", "_"),
         "values": list(row.counts),
         "runs_s": [[_seconds(each) for each in side] for side in row.single],
+    }
+
+
+def _known(low_ns: float, high_ns: float) -> float | None:
+    """Return a percentile; ``None`` if requests that were given up leave it open."""
+    return _seconds(low_ns) if low_ns == high_ns else None
+
+
+def _lower_ends(row: Row, high_ns: tuple[float, float]) -> dict[str, float | None]:
+    return {
+        f"{side}_at_least_s": _seconds(low)
+        for side, low, high in zip(
+            ("before", "after"), (row.before_ns, row.after_ns), high_ns, strict=True
+        )
+        if low < high
     }
 
 
@@ -176,7 +207,7 @@ def _lines(found: Comparison) -> Iterator[str]:
         if row.change is not Change.TOO_FEW:
             yield (
                 f"| {escaped(row.name.removeprefix(SEGMENT))} | p{row.percentile:g} |"
-                f" {value_of(row.before_ns)} | {value_of(row.after_ns)} | {change_of(row)} |"
+                f" {ends_of(row)[0]} | {ends_of(row)[1]} | {change_of(row)} |"
                 f" {interval_of(row)} | {row.change} |"
             )
     yield ""
@@ -240,7 +271,7 @@ def _cases(found: Comparison) -> Iterator[tuple[str, str, str]]:
         )
     for row in found.rows:
         text = (
-            f"{value_of(row.before_ns)} before, {value_of(row.after_ns)} after,"
+            f"{ends_of(row)[0]} before, {ends_of(row)[1]} after,"
             f" {change_of(row)} ({interval_of(row)}): {row.change}"
         )
         worse = row.change is Change.WORSE

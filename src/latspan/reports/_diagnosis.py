@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._censoring import Bounds
 from latspan._drawing import FAINT, count, letters, milliseconds, percent, style_of
 from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
 from latspan.reports._layout import MARGIN, Printable, aligned, heads, prose, shown, title
@@ -71,11 +73,10 @@ def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
     attribution = diagnosis.attribution
     if attribution is None:
         return
-    about = (
-        f"{milliseconds(round(attribution.value_ns))}, {count(diagnosis.units, diagnosis.kind)}"
-        if attribution.value_ns < float("inf")
-        else f"unbounded, {count(diagnosis.units, diagnosis.kind)}"
-    )
+    value = diagnosis.value_ns or Bounds(attribution.value_ns, attribution.value_ns)
+    text = "unbounded" if math.isinf(value.low) else milliseconds(round(value.low))
+    at_least = "≥ " if value.low < value.high else ""
+    about = f"{at_least}{text}, {count(diagnosis.units, diagnosis.kind)}"
     yield title(str(diagnosis.goal), about, options=options)
     yield shown(
         Text(

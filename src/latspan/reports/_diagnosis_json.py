@@ -1,7 +1,8 @@
 """
 A diagnosis as JSON, schema ``latspan.diagnosis/1``, and as Markdown.
 
-Times are seconds. ``value_s`` is ``null`` if the percentile falls on a failed request.
+Times are seconds. ``value_s`` is ``null`` if the percentile falls on a failed
+request, or is not known because requests were given up: then ``at_least_s`` is its lower end.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LONGEST: Final = 10_000
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
     """Return a diagnosis as plain data, ready for ``json.dumps``."""
     goal, attribution, finding = diagnosis.goal, diagnosis.attribution, diagnosis.finding
-    value_ns = math.inf if attribution is None else attribution.value_ns
+    value = diagnosis.value_ns
     return {
         "schema": DIAGNOSIS_SCHEMA,
         "conclusion": diagnosis.conclusion.value,
@@ -36,7 +37,12 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
             "metric": goal.metric,
             "percentile": goal.percentile,
             "limit_s": None if goal.limit_ns is None else to_seconds(goal.limit_ns),
-            "value_s": to_seconds(value_ns) if math.isfinite(value_ns) else None,
+            "value_s": to_seconds(value.low) if value is not None and value.is_known else None,
+            **(
+                {"at_least_s": to_seconds(value.low)}
+                if value is not None and not value.is_known and math.isfinite(value.low)
+                else {}
+            ),
             "verdict": None if diagnosis.target is None else diagnosis.target.verdict.value,
         },
         "kind": diagnosis.kind.value,

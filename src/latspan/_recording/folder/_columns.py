@@ -32,7 +32,7 @@ _NUMBERS: Final = frozenset({"start", "ratio", "dispatch_lag"})
 _NAMES: Final[Mapping[str, Collection[str]]] = {
     _SEGMENT: frozenset(SegmentName),
     _TOKENS: _COUNTS,
-    "": {"kind", "name", "outcome", *_NUMBERS, *METRIC_NAMES, *ATTRIBUTES},
+    "": {"kind", "name", "outcome", "streamed", *_NUMBERS, *METRIC_NAMES, *ATTRIBUTES},
 }
 """Names that latspan defines, by their prefix. Stages and attributes may have any other name."""
 
@@ -168,6 +168,8 @@ def _is_number(name: str) -> bool:
 def _names_in(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the name of each column for which a row has a value."""
     yield from ("kind", "name", "outcome", "start", "ratio")
+    if "streamed" in row:
+        yield "streamed"
     metrics = row.get("metrics", {})
     scheduled = isinstance(_dispatch_lag(row), float | int)
     if scheduled:
@@ -242,6 +244,7 @@ _OWN: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     "outcome": itemgetter("outcome"),
     "start": lambda row: to_seconds(row["start_epoch_ns"]),
     "ratio": lambda row: row.get("ratio", 1.0),
+    "streamed": lambda row: row.get("streamed"),
     "dispatch_lag": _dispatch_lag,
 }
 """Columns that every row has, with the function that returns their value."""

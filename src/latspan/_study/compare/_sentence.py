@@ -84,7 +84,7 @@ def _in_words(row: Row) -> str:
     if row.ratio is None:
         return text
     text += f", {row.ratio - 1:+.1%}"
-    if row.low is None or row.high is None:
+    if row.low is None or row.high is None or math.isinf(row.high):
         return text
     return f"{text} ({row.low - 1:+.1%} to {row.high - 1:+.1%})"
 

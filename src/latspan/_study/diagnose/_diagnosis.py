@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from latspan._censoring import Bounds
 from latspan._drawing import count, percent
 from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
@@ -19,8 +20,9 @@ from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
 from latspan._study.diagnose._table import RequestTable, table_of
-from latspan._study.stats import TargetVerdict, Verdict, weighted_target_verdict
+from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._targets import Budget
+from latspan.histogram import values_needed
 
 __all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
 
@@ -70,6 +72,7 @@ class Diagnosis:
         units: Number of units, failed ones included; in a sample, those that it stands for.
         failed: Number of failed units.
         cut: Number of units that were given up before the goal metric was known.
+        value_ns: Interval of the percentile in nanoseconds; ``None`` if there are too few units.
         conclusion: What is concluded.
         sentence: The conclusion in one sentence.
         finding: Cause, evidence and lever, if one is named.
@@ -91,6 +94,7 @@ class Diagnosis:
     budget: tuple[BudgetRow, ...] = ()
     notes: tuple[str, ...] = field(default=())
     cut: int = 0
+    value_ns: Bounds | None = None
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -182,6 +186,7 @@ def diagnose_table(
             units=units,
             failed=failed,
             cut=table.count(table.cut),
+            value_ns=_percentile(table),
             conclusion=conclusion,
             sentence=sentence,
             finding=finding,
@@ -279,6 +284,16 @@ def _is_uncertain(leader: Share, runner_up: Share) -> bool:
 
 _WHATEVER_LEADS: Final = frozenset({"cold_start", "slow_group"})
 """Causes that explain the tail whichever segment leads."""
+
+
+def _percentile(table: RequestTable) -> Bounds | None:
+    if len(table) < values_needed(table.goal.percentile):
+        return None
+    low, high = (
+        weighted_quantile(each, table.weight, table.goal.percentile)
+        for each in (table.low_ns, table.high_ns)
+    )
+    return Bounds(low, high)
 
 
 def _target(table: RequestTable) -> TargetVerdict | None:

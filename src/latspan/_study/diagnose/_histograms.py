@@ -8,21 +8,22 @@ means describe typical requests and slow ones together. No share and no cause is
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from latspan._censoring import Bounds
 from latspan._drawing import count
-from latspan._recording import Snapshot, read_snapshots
-from latspan._segments import KIND_NOUNS, Kind, Outcome
+from latspan._recording import Distribution, Population, Snapshot, read_snapshots
+from latspan._segments import KIND_NOUNS, Kind
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis
 from latspan._study.diagnose._finding import milliseconds
 from latspan._study.diagnose._goal import DURATION, Goal
 from latspan._study.stats import TargetVerdict, Verdict, target_verdict
+from latspan._study.table import metric_of
 from latspan.errors import RecordingError
-from latspan.histogram import Histogram, values_needed
+from latspan.histogram import values_needed
 
 __all__ = ["diagnose_logs"]
 
@@ -44,19 +45,23 @@ def diagnose_logs(paths: Sequence[Path], goal: Goal | None = None) -> Diagnosis:
         RecordingError: The logs have no requests and no calls.
     """
     goal = goal or Goal()
-    values = _Values()
+    merged: Snapshot | None = None
     for path in paths:
-        values.add(read_snapshots(path))
+        for snapshot in read_snapshots(path):
+            merged = snapshot if merged is None else merged.merge(snapshot)
     kinds = _KINDS if goal.kind is None else (goal.kind,)
-    kind = next((each for each in kinds if values.units[each]), None)
-    if kind is None:
+    recorded = set[Kind]()
+    if merged is not None:
+        recorded = {key.kind for key in merged.series if key.metric == DURATION}
+    kind = next((each for each in kinds if each in recorded), None)
+    if kind is None or merged is None:
         raise RecordingError(
             f"{paths[0]} has no {' and no '.join(KIND_NOUNS[each][1] for each in kinds)}",
             hint="use a log that latspan wrote, or omit --kind",
         )
-    held = values.metrics.get((kind, goal.metric)) or Histogram()
-    failed = values.failed[kind]
-    target = _target(held, goal, failed)
+    every = _population(merged.metric(DURATION, kind=kind))
+    known = _population(merged.metric(metric_of(goal.metric, kind), kind=kind))
+    target = _target(known, goal)
     conclusion = Conclusion.NO_REQUESTS
     sentence = (
         f"Histograms have no single {KIND_NOUNS[kind][1]}, so the time at {goal} cannot be divided"
@@ -71,77 +76,50 @@ def diagnose_logs(paths: Sequence[Path], goal: Goal | None = None) -> Diagnosis:
     return Diagnosis(
         goal=goal,
         kind=kind,
-        units=values.units[kind],
-        failed=failed,
+        units=every.count,
+        failed=every.failed,
         conclusion=conclusion,
         sentence=sentence,
         target=target,
-        notes=tuple(_notes(values, held, goal, kind)),
+        notes=tuple(_notes(merged, known, goal, kind)),
+        cut=known.cut,
+        value_ns=(
+            known.percentile(goal.percentile)
+            if known.count >= values_needed(goal.percentile)
+            else None
+        ),
     )
 
 
-@dataclass(slots=True)
-class _Values:
-    """
-    Merged histograms of the logs.
-
-    Args:
-        units: Number of units by kind.
-        failed: Number of failed ones.
-        metrics: Values of units that did not fail, by kind and metric.
-        segments: Times of each segment of those units.
-    """
-
-    units: Counter[Kind] = field(default_factory=Counter[Kind])
-    failed: Counter[Kind] = field(default_factory=Counter[Kind])
-    metrics: dict[tuple[Kind, str], Histogram] = field(
-        default_factory=dict[tuple[Kind, str], Histogram]
-    )
-    segments: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
-
-    def add(self, snapshots: Iterable[Snapshot]) -> None:
-        """Add the intervals of a log."""
-        for snapshot in snapshots:
-            for key, series in snapshot.series.items():
-                kind, histogram = key.kind, series.histogram
-                if kind not in _KINDS:
-                    continue
-                has_failed = key.subject.outcome in {each.value for each in Outcome if each.failed}
-                if key.metric == DURATION:
-                    self.units[kind] += histogram.count
-                    self.failed[kind] += histogram.count * has_failed
-                if has_failed or key.is_at_least:
-                    continue
-                if key.segment is None:
-                    held = self.metrics.setdefault((kind, key.metric), Histogram())
-                else:
-                    held = self.segments.setdefault(key.segment, Histogram())
-                held.merge(histogram)
+def _population(values: Distribution) -> Population:
+    return values.population or Population(values.histogram)
 
 
-def _target(held: Histogram, goal: Goal, failed: int) -> TargetVerdict | None:
-    if goal.limit_ns is None or not held.count + failed:
+def _target(known: Population, goal: Goal) -> TargetVerdict | None:
+    if goal.limit_ns is None or not known.count:
         return None
-    above = round(held.fraction_above(goal.limit_ns) * held.count) if held.count else 0
-    return target_verdict(held.count + failed, above + failed, goal.percentile)
+    surely, perhaps = (round(each * known.count) for each in known.fraction_above(goal.limit_ns))
+    return target_verdict(known.count, surely, goal.percentile, undecided=perhaps - surely)
 
 
-def _notes(values: _Values, held: Histogram, goal: Goal, kind: Kind) -> Iterator[str]:
+def _notes(snapshot: Snapshot, known: Population, goal: Goal, kind: Kind) -> Iterator[str]:
     noun = KIND_NOUNS[kind][1]
-    if held.count >= values_needed(goal.percentile):
-        value_ns = held.value_at_percentile(goal.percentile)
-        median_ns = held.value_at_percentile(50)
+    if known.count >= values_needed(goal.percentile):
+        value, median = known.percentile(goal.percentile), known.percentile(50)
         yield (
-            f"{goal} of {held.count:,} {noun} that did not fail is {milliseconds(value_ns)},"
-            f" and their median is {milliseconds(median_ns)}."
+            f"{goal} of {known.count:,} {noun} is {_text(value)}, and their median is"
+            f" {_text(median)}."
         )
     else:
-        yield f"Too few {noun} for {goal}: {count(held.count, 'value')}."
+        yield f"Too few {noun} for {goal}: {count(known.count, 'value')}."
+    if known.cut:
+        yield f"{known.cut:,} of {known.count:,} {noun} were given up."
     slowest = sorted(
         (
-            (each.value_at_percentile(goal.percentile), name)
-            for name, each in values.segments.items()
-            if each.count >= values_needed(goal.percentile)
+            (values.histogram.value_at_percentile(goal.percentile), name)
+            for name in snapshot.segments(kind=kind)
+            if (values := snapshot.segment(name, kind=kind)).count()
+            >= values_needed(goal.percentile)
         ),
         reverse=True,
     )[:_MOST_SEGMENTS]
@@ -151,3 +129,10 @@ def _notes(values: _Values, held: Histogram, goal: Goal, kind: Kind) -> Iterator
             f"Each segment has a p{goal.percentile:g} of its own: {listed}. They belong to"
             " different requests, so they are not shares and do not add up."
         )
+
+
+def _text(value: Bounds) -> str:
+    if math.isinf(value.low):
+        return "one of those that failed"
+    at_least = "at least " if value.low < value.high else ""
+    return f"{at_least}{milliseconds(value.low)}"

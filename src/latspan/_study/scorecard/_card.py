@@ -249,7 +249,7 @@ class ScorecardBuilder:
             }
             if not found:
                 continue
-            undocumented = undocumented_cuts(metric, group.kind, held)
+            undocumented = undocumented_cuts(metric, group.kind, held, held)
             # A lower bound of a failed request is no evidence that it has the metric.
             applies = any(not key.is_at_least for key in found)
             population = population_of(found, undocumented)

@@ -300,9 +300,13 @@ def _targets(folders: Sequence[Path]) -> tuple[SweptTarget, ...]:
 def _value(runs: Sequence[Run], asked: Question) -> float | None:
     samples = [run.samples[asked.metric] for run in runs if asked.metric in run.samples]
     least = values_needed(asked.percentile)
-    if not samples or any(each.count + each.failed < least for each in samples):
+    if not samples or any(each.size < least for each in samples):
         return None
-    return mean_of([each.quantile(asked.percentile) for each in samples])
+    low, high = (
+        mean_of([each.quantile(asked.percentile) for each in side])
+        for side in (samples, [each.high for each in samples])
+    )
+    return low if low == high else None
 
 
 def _against(

@@ -121,7 +121,7 @@ def write_parquet(records: Iterable[RequestRecord], path: str | os.PathLike[str]
         OSError: The file cannot be written.
     """
     require_parquet()
-    rows = (row_of(line_of(record)) for record in records)
+    rows = (row_of(line_of(record, record.ratio)) for record in records)
     named = {name: _of_one_type(values.tolist()) for name, values in columns(rows, ()).items()}
     frame = frame_module("pandas").DataFrame(named)
     frame.to_parquet(path, engine="pyarrow", index=False)

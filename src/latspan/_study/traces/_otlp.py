@@ -309,7 +309,8 @@ class _Trees:
             chunk_gaps=gaps,
             tokens=tokens,
             attributes=attributes,
-            details=_details(row),
+            details=(details := _details(row)),
+            streamed=_streamed(details),
             trace_id=row.trace_id,
             span_id=row.span_id,
             scope_id=number,
@@ -449,6 +450,11 @@ def _attributes(row: SpanRow) -> dict[str, str]:
         for name, attribute in named.items()
         if attribute in row.attributes
     }
+
+
+def _streamed(details: Mapping[str, object]) -> bool | None:
+    stated = details.get(semconv.GEN_AI_REQUEST_STREAM)
+    return stated if isinstance(stated, bool) else None
 
 
 def _details(row: SpanRow) -> dict[str, Any]:
