@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -190,6 +190,19 @@ class Recorder:
             finally:
                 self._lock.release()
             self._log_queued()
+
+    def count_values(self, columns: Iterable[tuple[SeriesKey, list[int]]]) -> None:
+        """
+        Count values of which the series are known, for a reader of many records.
+
+        Args:
+            columns: Values of each series.
+        """
+        with self._exclusive() as whole:
+            if whole:
+                for key, values in columns:
+                    self._interval.count_values(key, values)
+        self._log_queued()
 
     def add_exemplar(self, record: RequestRecord) -> None:
         """
