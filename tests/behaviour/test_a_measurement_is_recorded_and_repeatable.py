@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from latspan import semconv
+from latspan import read_snapshots, semconv
 from latspan._load import generated
+from latspan.histogram import Histogram
 from latspan.testing import Script, ScriptedServer, ServedRequest
 from support.measuring import Measured, chats_of, measure, starting, when_valid
 
@@ -68,6 +70,35 @@ def test_an_open_loop_is_recorded_whole(tmp_path: Path) -> None:
     assert 0 <= float(max(lag)) < 60
     assert all(record.outcome == "completed" for record in records if record.details[
         semconv.LATSPAN_LOAD_PHASE] != "drain")  # fmt: skip
+
+
+def test_the_histogram_logs_have_the_measured_phase_only(tmp_path: Path) -> None:
+    """Their percentiles are those of the measured records, by rank, and not of all records."""
+    slow = replace(_QUICK, prefill_ns=300_000_000)
+    with ScriptedServer([slow, *[_QUICK] * 200]) as server:
+        done = measure(
+            server.base_url, tmp_path / "r", "--concurrency", "2", "--requests", "40",
+            "--warmup", "6",
+        )  # fmt: skip
+    of_phase: dict[str, list[int]] = {}
+    for record in done.recording.records("call"):
+        phase = str(record.details[semconv.LATSPAN_LOAD_PHASE])
+        of_phase.setdefault(phase, []).append(record.duration_ns)
+    assert len(of_phase["measured"]) == 40
+    assert {"cold", "warmup"} < of_phase.keys()
+
+    (log,) = (tmp_path / "r").glob("*.hlog")
+    values = Histogram()
+    for snapshot in read_snapshots(log):
+        for key, series in snapshot.series.items():
+            if key.metric == "duration":
+                values.merge(series.histogram)
+
+    assert values.count == 40
+    ordered = sorted(of_phase["measured"])
+    for percentile, rank in ((50, 20), (95, 38)):
+        shown = values.value_at_percentile(percentile)
+        assert ordered[rank - 1] <= shown <= ordered[rank - 1] * 1.001
 
 
 def test_a_seed_repeats_prompts_order_and_arrivals(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from latspan._load._progress import Answer, Progress
 from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._operations import with_attributes
+from latspan._recording import RequestRecord
 from latspan._recording.folder import Manifest, begin_recording
 from latspan._sdk import configure, force_flush, shutdown, stop_polling
 from latspan._segments import Kind
@@ -259,12 +260,14 @@ class _Measurement:
             # watch is on for functions.
             watch_event_loop=settings.function is not None,
         )
-        self._recorded = _runtime.current()
-        if self._recorded is None:
+        self._recorded = runtime = _runtime.current()
+        if runtime is None:
             raise MeasurementError(
                 "latspan is switched off, so nothing would be recorded",
                 hint="unset OTEL_SDK_DISABLED",
             )
+        # Histogram logs and exported metrics then have the percentiles that the report shows.
+        runtime.recorder.count_only(_is_measured)
         stop_polling()
         if settings.endpoint is None:
             auto_instrument()
@@ -404,6 +407,11 @@ def _clock() -> Callable[[], int]:
     runtime = _runtime.current()
     assert runtime is not None  # noqa: S101 - it is configured here
     return runtime.clock.monotonic_ns
+
+
+def _is_measured(record: RequestRecord) -> bool:
+    """Return whether a record is that of a measured request, or inside one."""
+    return record.details.get(semconv.LATSPAN_LOAD_PHASE) == Phase.MEASURED.value
 
 
 def _saturated(runner: StepRunner, before: StepRunner | None) -> bool:

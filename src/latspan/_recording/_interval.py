@@ -70,12 +70,12 @@ class Interval:
                 # One unreadable record must not discard the others.
                 unreadable.append((record, error))
         for key, column in waiting.columns().items():
-            counted_under = self._count_values(key, column.values)
+            counted_under = self.count_values(key, column.values)
             if column.records:
                 self._offer(counted_under, column, self._reservoirs)
         return unreadable
 
-    def _count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
+    def count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
         """Count the values of a series, and return the key that they are counted under."""
         histogram = self._histograms.get(key)
         if histogram is None:

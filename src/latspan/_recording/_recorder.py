@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -127,6 +127,7 @@ class Recorder:
         self._clock = clock
         self._keep = keep
         self._series_limit = cardinality_limit
+        self._is_counted: Callable[[RequestRecord], bool] | None = None
         self._begin()
         register_after_fork(self._begin)
 
@@ -162,6 +163,15 @@ class Recorder:
         """Whether this thread was interrupted while it counted or read recorded data."""
         return self._holder == threading.get_ident()
 
+    def count_only(self, is_counted: Callable[[RequestRecord], bool]) -> None:
+        """
+        Count only some of the records from now on.
+
+        Args:
+            is_counted: Returns whether a record is counted; called on the thread that counts.
+        """
+        self._is_counted = is_counted
+
     def record(self, record: RequestRecord) -> None:
         """
         Record one finished request.
@@ -180,6 +190,19 @@ class Recorder:
             finally:
                 self._lock.release()
             self._log_queued()
+
+    def count_values(self, columns: Iterable[tuple[SeriesKey, list[int]]]) -> None:
+        """
+        Count values of which the series are known, for a reader of many records.
+
+        Args:
+            columns: Values of each series.
+        """
+        with self._exclusive() as whole:
+            if whole:
+                for key, values in columns:
+                    self._interval.count_values(key, values)
+        self._log_queued()
 
     def add_exemplar(self, record: RequestRecord) -> None:
         """
@@ -452,11 +475,13 @@ class Recorder:
 
     def _count_waiting(self, most: int) -> None:
         waiting = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
+        exemplars = [self._exemplars.popleft() for _ in range(len(self._exemplars))]
+        if self._is_counted is not None:
+            waiting = list(filter(self._is_counted, waiting))
+            exemplars = list(filter(self._is_counted, exemplars))
         self._kept.extend(waiting)
         unreadable = self._interval.count(waiting)
-        self._interval.add_exemplars(
-            [self._exemplars.popleft() for _ in range(len(self._exemplars))]
-        )
+        self._interval.add_exemplars(exemplars)
         if unreadable:
             self._unreadable += len(unreadable)
             self._log_queue.append(partial(_log_unreadable, *unreadable[0]))

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         CONVERTED,
         RECORDS_KEPT,
         Recording,
-        cut_indexes,
         open_recording,
     )
     from latspan._recording.folder._watched import Watcher, watched_reading
@@ -52,7 +51,6 @@ __all__ = [
     "Watcher",
     "begin_recording",
     "check_row",
-    "cut_indexes",
     "host_conditions",
     "is_recording",
     "join_recording",
@@ -80,7 +78,6 @@ __getattr__ = lazy_getattr(
         "Watcher": "_watched",
         "begin_recording": "_manifest",
         "check_row": "_lines",
-        "cut_indexes": "_reader",
         "host_conditions": "_conditions",
         "is_recording": "_manifest",
         "join_recording": "_manifest",

@@ -23,6 +23,7 @@ __all__ = [
     "LARGEST",
     "LOOKED_UP",
     "UNREADABLE",
+    "check_details",
     "check_row",
     "compact_line",
     "line_of",
@@ -168,6 +169,20 @@ def check_row(fields: Mapping[str, Any]) -> None:
     _check_segments(fields["segments"])
     if "metrics" in fields:
         _check_metrics(fields["metrics"].values())
+    check_details(fields)
+    if fields.get("tokens") is not None:
+        for name, count in fields["tokens"].items():
+            if (type(count) is not int or not 0 <= count <= LARGEST) and name != "source":
+                raise ValueError("a number of tokens has another type or range")
+
+
+def check_details(fields: Mapping[str, Any]) -> None:
+    """
+    Check attributes, details, ratio and ``streamed``, which have no values for histograms.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: As :func:`record_of`.
+    """
     if "attributes" in fields:
         # Joining raises if one of them is not a text.
         "".join(fields["attributes"].values())
@@ -178,10 +193,6 @@ def check_row(fields: Mapping[str, Any]) -> None:
         for name in LOOKED_UP:
             if isinstance(fields["details"].get(name), list | dict):
                 raise TypeError(f"{name} has another type")
-    if fields.get("tokens") is not None:
-        for name, count in fields["tokens"].items():
-            if (type(count) is not int or not 0 <= count <= LARGEST) and name != "source":
-                raise ValueError("a number of tokens has another type or range")
     if "ratio" in fields:
         ratio = fields["ratio"]
         if type(ratio) not in _NUMBERS or not 0 < ratio <= 1:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
-from latspan._clock import SystemClock
 from latspan._recording._record import RequestRecord
-from latspan._recording._recorder import Recorder
 from latspan._recording._snapshot import Snapshot
+from latspan._recording.folder._line_counter import LineCounter
 from latspan._recording.folder._line_sample import LineSample, kind_of_line
 from latspan._recording.folder._lines import UNREADABLE, compact_line, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "cut_indexes", "open_recording"]
+__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "open_recording"]
 
 CONVERTED: Final = "Converted: "
 """Beginning of the notes on what a file of another program did not have."""
@@ -45,17 +42,10 @@ _LONGEST_LINE: Final = 16_000_000
 
 _IDS_PER_FILE: Final = 2**48
 
-_LARGEST_WEIGHT: Final = 10_000
-"""Maximum number of requests that a sampled line represents; a damaged line may state more."""
-
-_ALMOST_ONE: Final = 1 - 1e-9
-"""A sum of fractions of at least this counts as one request; rounding errors are allowed for."""
-
 _MEASURED: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"measured"'.encode()
 """Part of the line of a measured request of a load test, and of each line inside it."""
 
 _IN_A_PHASE: Final = f'"{semconv.LATSPAN_LOAD_PHASE}":"'.encode()
-_INDEX: Final = re.compile(f'"{re.escape(semconv.LATSPAN_LOAD_INDEX)}": *([0-9]+)'.encode())
 
 
 class Recording:
@@ -240,9 +230,8 @@ class Recording:
         histograms. If a process was killed and the lines are only a sample, the snapshot uses two
         sources. For processes that were not killed, it uses their histograms. For killed processes,
         it uses their lines; each line counts ``1 / ratio`` times, where ``ratio`` is the recorded
-        fraction. For a load test, only the measured requests are counted. Requests of the warm-up,
-        requests that are sent after the last measured one, and measured requests that an
-        interruption of the load test cancelled are not counted. For each kind, the snapshot has
+        fraction. For a load test, only the measured requests are counted, and not those of the
+        warm-up or those that are sent after the last measured one. For each kind, the snapshot has
         complete records of a random sample of up to 5,000, and of the slowest one. The sample is
         the same each time.
 
@@ -253,56 +242,52 @@ class Recording:
         is_load = bool(self.manifest.get("measurement"))
         if not is_load and all(file.ended for file in self._files()):
             counted = self._counted()
-        cut = cut_indexes(self.manifest)
-        recorder = Recorder(SystemClock(), keep=0)
+        counter = LineCounter()
         kept: dict[bytes, LineSample] = {}
-        is_sampled = False
         for number, each in self._lines():
             try:
                 line = compact_line(each)
-                if is_load and (not _is_measured(line) or (cut and _index_in(line) in cut)):
+                if is_load and not _is_measured(line):
                     continue
-                if counted is None:
-                    record = record_of(line)
-                    recorder.record(record)
-                    is_sampled |= record.ratio < 1
             except UNREADABLE:
                 self._unreadable += 1
                 continue
+            if counted is None:
+                counter.add(line)
             kind = kind_of_line(line)
             if kind not in kept:
                 kept[kind] = LineSample(RECORDS_KEPT)
             kept[kind].add(number, line)
-        snapshot = self._weighted() if is_sampled and not is_load else counted
-        if snapshot is None:
-            snapshot = recorder.snapshot()
+        unreadable = self._unreadable
         records = [record for sample in kept.values() for record in self._parsed(sample.lines())]
-        return replace(snapshot, records=tuple(records))
+        if counted is None:
+            of_lines = counter.snapshot()
+            # It has counted the unreadable lines, those of the sample included.
+            self._unreadable = unreadable + counter.unreadable
+            counted = self._weighted() if counter.is_sampled and not is_load else None
+            counted = of_lines if counted is None else counted
+        return replace(counted, records=tuple(records))
 
     def _weighted(self) -> Snapshot | None:
-        """Return the histograms of the ended processes, and the weighted lines of the others."""
+        """
+        Return the histograms of the ended processes, and the weighted lines of the others.
+
+        ``None`` if there are no histograms of an ended process.
+        """
         files = self._files()
         # The number is the only link between a histogram log and its process. A later process may
         # have the same number as a killed one; the lines of both are then used.
         killed = {file.process for file in files if not file.ended}
-        recorder = Recorder(SystemClock(), keep=0)
-        # The fractions of a request that are still to be counted, by kind.
-        rests: defaultdict[Kind, float] = defaultdict(float)
+        counted = self._counted(without=killed)
+        if counted is None:
+            return None
+        counter = LineCounter()
         unreadable = self._unreadable
         for number, line in self._lines():
-            if files[number].process not in killed:
-                continue
-            try:
-                record = record_of(line)
-            except UNREADABLE:
-                continue
-            rests[record.kind] += min(1 / record.ratio, _LARGEST_WEIGHT)
-            while rests[record.kind] >= _ALMOST_ONE:
-                rests[record.kind] -= 1
-                recorder.record(record)
+            if files[number].process in killed:
+                counter.add(line)
         self._unreadable = unreadable
-        counted = self._counted(without=killed)
-        return recorder.snapshot() if counted is None else counted.merge(recorder.snapshot())
+        return counted.merge(counter.snapshot())
 
     def counted(self) -> Snapshot | None:
         """
@@ -390,24 +375,6 @@ def _notes_on_lost(folder: Path) -> Iterator[str]:
             f"Missing: {_counted(lost, 'record')} of requests or calls could not be written,"
             " or exceeded record_size_limit_mb; the program's log has the reason."
         )
-
-
-def cut_indexes(manifest: Mapping[str, Any]) -> frozenset[object]:
-    """
-    Return the indexes of the requests that were cancelled at the end of their load test.
-
-    They did not end by themselves, so nothing follows from their outcome or duration.
-
-    Args:
-        manifest: Manifest of the recording.
-    """
-    steps: Iterable[Mapping[str, Any]] = manifest.get("measurement", {}).get("steps", ())
-    return frozenset(index for step in steps for index in step.get("cut", ()))
-
-
-def _index_in(line: bytes) -> int | None:
-    found = _INDEX.search(line)
-    return None if found is None else int(found[1])
 
 
 def _counted(number: int, noun: str) -> str:
