@@ -27,7 +27,7 @@ _LONGEST: Final = 10_000
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
     """Return a diagnosis as plain data, ready for ``json.dumps``."""
-    goal, attribution, finding = diagnosis.goal, diagnosis.attribution, diagnosis.finding
+    goal, finding = diagnosis.goal, diagnosis.finding
     value = diagnosis.value_ns
     return {
         "schema": DIAGNOSIS_SCHEMA,

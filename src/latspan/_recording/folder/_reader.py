@@ -163,8 +163,8 @@ class Recording:
         Return values of all requests as one array per name, in the order of :meth:`records`.
 
         Args:
-            names: ``kind``, ``name``, ``outcome``, ``streamed``, ``start``, ``dispatch_lag``, a metric such as
-                ``time_to_first_token``, ``<metric>.from_schedule`` for a load test,
+            names: ``kind``, ``name``, ``outcome``, ``streamed``, ``start``, ``dispatch_lag``, a
+                metric such as ``time_to_first_token``, ``<metric>.from_schedule`` for a load test,
                 ``segment.<name>``, ``tokens.input``, ``tokens.cached``, ``tokens.output``,
                 ``tokens.reasoning``, ``ratio``, or an attribute of the requests. If none is given,
                 all names that occur.
