@@ -18,6 +18,7 @@ from typing import Any, Final
 from latspan._metrics import MetricValue
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome, Segment, Source
+from latspan._targets import parse_percentile_goal
 from latspan.cli import main
 from latspan.errors import LatspanError
 from latspan.testing._assertions import check_target
@@ -101,7 +102,8 @@ def _document(*arguments: str) -> dict[str, Any] | None:
 def _asserted(requests: Sequence[Observed], goal: str, limit_ms: float) -> str:
     records = [_record(each) for each in requests]
     try:
-        check_target(records, goal, limit_ms, kind=Kind.CALL, confidence=0.95, undecided="fail")
+        asked = parse_percentile_goal(goal, limit_ms=limit_ms)
+        check_target(records, asked, kind=Kind.CALL, confidence=0.95, undecided="fail")
     except AssertionError as error:
         first = str(error).partition("\n")[0]
         for verdict in ("missed", "undecided", "needs"):

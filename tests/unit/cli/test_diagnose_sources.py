@@ -30,6 +30,15 @@ def test_a_file_of_traces_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["notes"][0] == "Chunk gaps are missing."
 
 
+def test_a_limit_in_the_goal_is_the_target(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another one next to it is an error."""
+    main(["diagnose", TRACES, "--goal", "p95 duration <= 2s", "--json"])
+    assert validated(json.loads(capsys.readouterr().out))["goal"]["limit_s"] == 2
+
+    lines = failed(capsys, TRACES, "--goal", "p95 duration <= 2s", "--limit-ms", "500")
+    assert "has a limit, and a limit of 500 ms is given next to it" in lines[0]
+
+
 def test_a_log_without_requests_is_one_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

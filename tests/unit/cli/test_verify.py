@@ -140,6 +140,28 @@ def test_the_limit_of_the_file_is_judged(
     assert list((tmp_path / "results" / "chat").glob("*-verify.json"))
 
 
+@pytest.mark.parametrize(
+    ("options", "limit_s"),
+    [
+        (("--goal", "p95 ttft <= 2s"), 2),
+        (("--goal", "ttft p95", "--limit-ms", "3000"), 3),
+        (("--limit-ms", "4000"), 4),
+    ],
+)
+def test_a_limit_on_the_command_line_replaces_that_of_the_file(
+    named: tuple[str, str],
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    limit_s: float,
+) -> None:
+    """It is in the goal or next to it."""
+    capsys.readouterr()
+    command = ["verify", "chat", "--lever", "prefix-cache", "--recorded", *named, "--json"]
+    main([*command, *options])
+    found = json.loads(capsys.readouterr().out)
+    assert found["comparison"]["goal"]["limit_s"] == limit_s
+
+
 def test_recordings_of_another_system_are_no_result_of_the_file(
     named: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
