@@ -9,7 +9,12 @@ needs only the cumulative counts, so a histogram gives it as exactly as its buck
 A failed request has no latency and is slower than every other one: it counts like the slowest
 value, and a percentile that falls on failed requests is infinite. A request that was given up has
 a lower bound only: a sample then has two ends, one with each bound as the value and one with each
-as a failure. In a weighted sample, the beta distribution has the effective size of the sample.
+as a failure.
+
+In a weighted sample the quantile is interpolated between the values at the middles of their
+weights. A Harrell-Davis quantile of its effective size would be smoothed over more of the tail than
+that of a complete sample, so that two sides which are sampled differently would differ by the
+method alone.
 
 Source: Harrell and Davis (1982), A new distribution-free quantile estimator.
 """
@@ -69,13 +74,24 @@ def _weights(reached: NDArray[np.float64], size: int, percentile: float) -> NDAr
     return np.diff(_distribution(reached / size, size, percentile), prepend=0.0)
 
 
+def _interpolated(
+    values: NDArray[np.float64],
+    reached: NDArray[np.float64],
+    counts: NDArray[np.int64] | NDArray[np.float64],
+    total: float,
+    percentile: float,
+) -> float:
+    """Return a quantile between values, each at the middle of its weight."""
+    return float(np.interp(fraction_below(percentile) * total, reached - counts / 2, values))
+
+
 @lru_cache(maxsize=64)
 def _table(size: int, percentile: float) -> NDArray[np.float64]:
     """Return the weight of the smallest 0, 1, ... ``size`` values together."""
     return _distribution(np.arange(size + 1) / size, size, percentile)
 
 
-def _distribution(x: NDArray[np.float64], size: float, percentile: float) -> NDArray[np.float64]:
+def _distribution(x: NDArray[np.float64], size: int, percentile: float) -> NDArray[np.float64]:
     fraction = fraction_below(percentile)
     return beta_distribution(x, (size + 1) * fraction, (size + 1) * (1 - fraction))
 
@@ -226,8 +242,7 @@ class Sample:
                 return math.inf
             weights = _weights(reached, round(total), percentile)
         else:
-            cumulative = _distribution(reached / total, self.effective, percentile)
-            weights = np.diff(cumulative, prepend=0.0)
+            return _interpolated(self.values, reached, self.counts, total, percentile)
         # Failed requests, if any, count like the slowest value.
         weights[-1] += 1 - weights.sum()
         return float(weights @ self.values)
@@ -247,6 +262,10 @@ def resampled_quantiles(
     """
     reached: NDArray[np.float64] = np.cumsum(drawn, axis=1, dtype=np.float64)
     if sample.effective is not None:
-        cumulative = _distribution(reached / reached[:, -1:], sample.effective, percentile)
-        return np.diff(cumulative, prepend=0.0) @ sample.values
+        return np.array(
+            [
+                _interpolated(sample.values, each, counts, float(each[-1]), percentile)
+                for each, counts in zip(reached, drawn, strict=True)
+            ]
+        )
     return _weights(reached, int(reached[0, -1]), percentile) @ sample.values
