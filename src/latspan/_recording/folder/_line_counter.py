@@ -330,18 +330,25 @@ def _values_of(rows: Sequence[_Row]) -> _Values | None:
 
 
 def _are_integers(values: Sequence[Any], least: int) -> bool:
-    if not values:
-        return True
-    if set(map(type, values)) != _INTEGERS:
-        return False
+    return _integers(values, least) is not None
+
+
+def _integers(values: Sequence[Any], least: int) -> array[int] | None:
+    """Return numbers as an array; ``None`` if one has another type or range."""
+    if values and set(map(type, values)) != _INTEGERS:
+        return None
+    try:
+        held = array("q", values)
+    except OverflowError:
+        return None
     numpy = loaded_numpy()
     if numpy is None or len(values) < PAYS_FROM:
-        return min(values) >= least and max(values) <= LARGEST
-    try:
-        held = numpy.frombuffer(array("q", values), numpy.int64)
-    except OverflowError:
-        return False
-    return bool(held.min() >= least and held.max() <= LARGEST)
+        lowest, highest = min(held, default=least), max(held, default=least)
+    else:
+        # Without a copy.
+        numbers = numpy.frombuffer(held, numpy.int64)
+        lowest, highest = numbers.min(), numbers.max()
+    return held if lowest >= least and highest <= LARGEST else None
 
 
 def _are_segments(flat: Sequence[Sequence[Any]]) -> bool:
