@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from random import Random
@@ -75,7 +76,7 @@ class Interval:
                 self._offer(counted_under, column, self._reservoirs)
         return unreadable
 
-    def count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
+    def count_values(self, key: SeriesKey, values: list[int] | array[int]) -> SeriesKey:
         """Count the values of a series, and return the key that they are counted under."""
         histogram = self._histograms.get(key)
         if histogram is None:

@@ -30,6 +30,7 @@ counts one twice.
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -191,7 +192,7 @@ class Recorder:
                 self._lock.release()
             self._log_queued()
 
-    def count_values(self, columns: Iterable[tuple[SeriesKey, list[int]]]) -> None:
+    def count_values(self, columns: Iterable[tuple[SeriesKey, list[int] | array[int]]]) -> None:
         """
         Count values of which the series are known, for a reader of many records.
 

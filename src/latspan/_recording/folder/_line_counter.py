@@ -14,11 +14,12 @@ count is exact, and so is the total of each form to within one.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from latspan._clock import SystemClock
 from latspan._recording._recorder import Recorder
@@ -32,6 +33,7 @@ from latspan._recording.folder._lines import (
     row_of,
 )
 from latspan._segments import Outcome, Side
+from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
 if TYPE_CHECKING:
     from latspan._recording._record import RequestRecord
@@ -122,7 +124,7 @@ class LineCounter:
             if form not in self._forms:
                 self._forms[form] = _Form.of(pairs[0])
             known = self._forms[form]
-            values = None if known is None else known.values(pairs)
+            values = None if known is None else _values_or_none(pairs)
             if known is None or values is None:
                 for line, _ in pairs:
                     self._add_alone(line)
@@ -211,25 +213,21 @@ class _Form:
             return None
         shape, single, several = values_of(record)
         keys, of_several = keys_of(shape)
-        gaps = row.get("chunk_gaps_ns", ()) if row.get("own_segments") is None else ()
-        columns = _columns([row])
-        alone = None if columns is None else [column[0] for column in columns]
-        if alone != single or len(of_several) > 1 or list(chain(*several)) != list(gaps):
+        found = _values_of([row])
+        if (
+            found is None
+            or [column[0] for column in found.single] != single
+            or len(of_several) > 1
+            or list(chain(*several)) != found.gaps.tolist()
+        ):
             return None
         return cls(record, keys, of_several[0] if of_several else None)
 
-    def values(self, pairs: Sequence[_Pair]) -> list[list[int]] | None:
-        """Return the single values of lines by series; ``None`` if a line is damaged."""
-        try:
-            return _columns([row for _, row in pairs])
-        except UNREADABLE:
-            return None
-
     def by_series(
-        self, values: list[list[int]], pairs: Sequence[_Pair], repeats: Sequence[int] | None
-    ) -> Iterator[tuple[SeriesKey, list[int]]]:
+        self, values: _Values, pairs: Sequence[_Pair], repeats: Sequence[int] | None
+    ) -> Iterator[tuple[SeriesKey, list[int] | array[int]]]:
         """Yield the values of each series, those of a line as often as it counts."""
-        for key, single in zip(self._keys, values, strict=True):
+        for key, single in zip(self._keys, values.single, strict=True):
             column = single
             if repeats is not None:
                 column = list(chain.from_iterable(map(repeat, single, repeats)))
@@ -237,17 +235,37 @@ class _Form:
                 yield key, column
         if self._gap is None:
             return
-        gaps: Iterable[Sequence[int]] = [row["chunk_gaps_ns"] for _, row in pairs]
+        every = values.gaps
         if repeats is not None:
-            gaps = chain.from_iterable(map(repeat, gaps, repeats))
-        every = list(chain.from_iterable(gaps))
+            gaps: list[list[int]] = [row["chunk_gaps_ns"] for _, row in pairs]
+            every = array("q", chain.from_iterable(chain.from_iterable(map(repeat, gaps, repeats))))
         if every:
             yield self._gap, every
 
 
-def _columns(rows: Sequence[_Row]) -> list[list[int]] | None:
+class _Values(NamedTuple):
     """
-    Return the single values of lines of one form, one list per series.
+    Values of lines of one form.
+
+    Args:
+        single: Values of each series that has one per line.
+        gaps: Gaps between chunks of all lines.
+    """
+
+    single: list[list[int]]
+    gaps: array[int]
+
+
+def _values_or_none(pairs: Sequence[_Pair]) -> _Values | None:
+    try:
+        return _values_of([row for _, row in pairs])
+    except UNREADABLE:
+        return None
+
+
+def _values_of(rows: Sequence[_Row]) -> _Values | None:
+    """
+    Return the values of lines of one form.
 
     ``None`` if a line is damaged, or has a form that is read alone.
 
@@ -280,6 +298,7 @@ def _columns(rows: Sequence[_Row]) -> list[list[int]] | None:
         of_metrics.append(column)
         if name != "duration":
             columns.append(column)
+    gaps = array("q")
     if is_whole:
         tokens = [row.get("tokens") or _NONE for row in rows]
         for name in _TOKENS:
@@ -287,9 +306,12 @@ def _columns(rows: Sequence[_Row]) -> list[list[int]] | None:
                 column = [each[name] for each in tokens]
                 columns.append(column)
                 checked.append(column)
-        gaps = list(chain.from_iterable([row.get("chunk_gaps_ns", ()) for row in rows]))
-        if gaps:
-            checked.append(gaps)
+        listed: list[int] = list(
+            chain.from_iterable([row.get("chunk_gaps_ns", ()) for row in rows])
+        )
+        if not _are_integers(listed, 0):
+            return None
+        gaps = array("q", listed)
     marks = [row.get("marks_ns", _NONE).values() for row in rows]
     signed = [starts, *of_metrics, list(chain.from_iterable(marks))]
     numbers = [row.get(name, 0) for row in rows for name in ("id", "parent")]
@@ -304,13 +326,29 @@ def _columns(rows: Sequence[_Row]) -> list[list[int]] | None:
         for name, digits in _IDS:
             if name in row and (len(row[name]) > digits or int(row[name], 16) < 0):
                 return None
-    return columns
+    return _Values(columns, gaps)
 
 
 def _are_integers(values: Sequence[Any], least: int) -> bool:
-    return not values or (
-        set(map(type, values)) == _INTEGERS and min(values) >= least and max(values) <= LARGEST
-    )
+    return _integers(values, least) is not None
+
+
+def _integers(values: Sequence[Any], least: int) -> array[int] | None:
+    """Return numbers as an array; ``None`` if one has another type or range."""
+    if values and set(map(type, values)) != _INTEGERS:
+        return None
+    try:
+        held = array("q", values)
+    except OverflowError:
+        return None
+    numpy = loaded_numpy()
+    if numpy is None or len(values) < PAYS_FROM:
+        lowest, highest = min(held, default=least), max(held, default=least)
+    else:
+        # Without a copy.
+        numbers = numpy.frombuffer(held, numpy.int64)
+        lowest, highest = numbers.min(), numbers.max()
+    return held if lowest >= least and highest <= LARGEST else None
 
 
 def _are_segments(flat: Sequence[Sequence[Any]]) -> bool:

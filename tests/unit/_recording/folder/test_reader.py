@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +215,34 @@ def test_a_killed_process_of_a_sampled_recording_is_counted_by_its_lines(tmp_pat
             write_interval(writer, recorder.swap_interval())
 
     assert latspan.open_recording(tmp_path).snapshot().count() == 11 + 4 / 0.4
+
+
+def test_a_sampled_recording_without_histograms_is_counted_by_its_lines(tmp_path: Path) -> None:
+    """Each line counts as often as it stands for, also if its process ended in order."""
+    recorded(tmp_path)
+    path = tmp_path / "requests-1-ab.ended.jsonl"
+    path.write_text("".join(line_of(call(number), 0.4) for number in range(4)))
+
+    assert latspan.open_recording(tmp_path).snapshot().count() == 10
+
+
+def test_a_measured_request_that_an_interruption_cancelled_is_a_lower_bound(
+    tmp_path: Path,
+) -> None:
+    """It is counted, and the percentile that falls on it is not known."""
+    phase = {"latspan.load.phase": "measured"}
+    calls = [
+        call(number, details={**phase, "latspan.load.index": number}, outcome=outcome)
+        for number, outcome in enumerate([Outcome.COMPLETED] * 15 + [Outcome.CANCELLED] * 5)
+    ]
+    recording = recorded(tmp_path, *calls)
+    steps = [{"cut": list(range(15, 20))}]
+    manifest: dict[str, Any] = {**recording.manifest, "measurement": {"steps": steps}}
+    snapshot = Recording(tmp_path, manifest).snapshot()
+
+    assert (snapshot.count(), snapshot.metric("duration").cut()) == (20, 5)
+    low, high = snapshot.percentile_bounds("duration", 95)
+    assert (round(low), high) == (19, inf)
 
 
 def test_histograms_of_a_killed_process_are_not_trusted(tmp_path: Path) -> None:
