@@ -77,6 +77,7 @@ class Rung:
             NaN if the metric is not defined for it.
         measured: Whether the request counts: no warm-up, no drain.
         models: Models that answered.
+        given_up: Whether each request was given up; ``None`` if none was.
     """
 
     rate_per_s: float
@@ -85,6 +86,7 @@ class Rung:
     value: Values
     measured: NDArray[np.bool_]
     models: tuple[str, ...] = ()
+    given_up: NDArray[np.bool_] | None = None
 
     @property
     def values(self) -> Values:
@@ -94,8 +96,11 @@ class Rung:
 
     @property
     def failed(self) -> int:
-        """Number of measured requests that failed or were given up."""
-        return int(np.isinf(self.values).sum())
+        """Number of measured requests that failed."""
+        failed = np.isinf(self.value) & self.measured
+        if self.given_up is not None:
+            failed &= ~self.given_up
+        return int(failed.sum())
 
     @property
     def gaps(self) -> Values:
@@ -271,6 +276,7 @@ def _offered_per_s(step: StepSummary) -> float | None:
 
 
 def _rung(rate_per_s: float, table: Table, metric: str) -> Rung:
+    known = table.bounds(metric)
     due = table.start_ns - table.lag_ns
     order = np.argsort(due, kind="stable")
     first = int(due[order[0]])
@@ -279,9 +285,10 @@ def _rung(rate_per_s: float, table: Table, metric: str) -> Rung:
         rate_per_s=rate_per_s,
         due=(due[order] - first) / NS_PER_S,
         end=(end[order] - first) / NS_PER_S,
-        value=table.bounds(metric).high[order] / NS_PER_S,
+        value=known.high[order] / NS_PER_S,
         measured=table.phase[order] == _MEASURED,
         models=tuple(answered_models(table)),
+        given_up=known.cut[order],
     )
 
 

@@ -203,7 +203,14 @@ def _row(
     counts = [sum(round(each.total) for each in side) for side in samples]
     several = min(map(len, samples)) >= 1 and sum(map(len, samples)) >= 3
     least = values_needed(percentile) if several else needed_to_compare(percentile)
-    single = tuple(tuple(each.quantile(percentile) for each in side) for side in samples)
+    is_weighted = any(each.effective is not None for side in samples for each in side)
+    single = tuple(
+        tuple(
+            each.quantile_by_rank(percentile) if is_weighted else each.quantile(percentile)
+            for each in side
+        )
+        for side in samples
+    )
     means = [mean_of(side) for side in single]
     if floor_ns and math.isfinite(means[0]):
         margin = max(margin, 1 + floor_ns / max(means[0], _ZERO_NS))

@@ -11,10 +11,10 @@ value, and a percentile that falls on failed requests is infinite. A request tha
 a lower bound only: a sample then has two ends, one with each bound as the value and one with each
 as a failure.
 
-In a weighted sample the quantile is interpolated between the values at the middles of their
-weights. A Harrell-Davis quantile of its effective size would be smoothed over more of the tail than
-that of a complete sample, so that two sides which are sampled differently would differ by the
-method alone.
+In a weighted sample the quantile is the value of its rank. A Harrell-Davis quantile of its
+effective size would be smoothed over more of the tail than that of a complete sample, so that two
+sides which are sampled differently would differ by the method alone. So if one sample of a
+comparison is weighted, the ranks of all are compared.
 
 Source: Harrell and Davis (1982), A new distribution-free quantile estimator.
 """
@@ -72,17 +72,6 @@ def _weights(reached: NDArray[np.float64], size: int, percentile: float) -> NDAr
     if size <= _TABLE:
         return np.diff(_table(size, percentile)[reached.astype(np.int64)], prepend=0.0)
     return np.diff(_distribution(reached / size, size, percentile), prepend=0.0)
-
-
-def _interpolated(
-    values: NDArray[np.float64],
-    reached: NDArray[np.float64],
-    counts: NDArray[np.int64] | NDArray[np.float64],
-    total: float,
-    percentile: float,
-) -> float:
-    """Return a quantile between values, each at the middle of its weight."""
-    return float(np.interp(fraction_below(percentile) * total, reached - counts / 2, values))
 
 
 @lru_cache(maxsize=64)
@@ -237,15 +226,39 @@ class Sample:
         reached: NDArray[np.float64] = np.cumsum(self.counts, dtype=np.float64)
         if not len(reached) or fraction_below(percentile) * total - 1e-9 * total > reached[-1]:
             return math.inf
-        if self.effective is None:
-            if math.ceil(fraction_below(percentile) * total - 1e-9) > reached[-1]:
-                return math.inf
-            weights = _weights(reached, round(total), percentile)
-        else:
-            return _interpolated(self.values, reached, self.counts, total, percentile)
+        if self.effective is not None:
+            return self.quantile_by_rank(percentile)
+        if math.ceil(fraction_below(percentile) * total - 1e-9) > reached[-1]:
+            return math.inf
+        weights = _weights(reached, round(total), percentile)
         # Failed requests, if any, count like the slowest value.
         weights[-1] += 1 - weights.sum()
         return float(weights @ self.values)
+
+    def quantile_by_rank(self, percentile: float) -> float:
+        """
+        Return the value of the rank of a percentile; infinity if it falls on failed requests.
+
+        Args:
+            percentile: In (0, 100).
+        """
+        total = self.total
+        if not total:
+            return math.nan
+        return float(
+            _by_rank(self.values, np.cumsum(self.counts, dtype=np.float64), total, percentile)
+        )
+
+
+def _by_rank(
+    values: NDArray[np.float64],
+    reached: NDArray[np.float64],
+    total: float,
+    percentile: float,
+) -> float:
+    wanted = fraction_below(percentile) * total - 1e-9 * max(1.0, total)
+    at = int(np.searchsorted(reached, wanted))
+    return float(values[at]) if at < len(values) else math.inf
 
 
 def resampled_quantiles(
@@ -262,10 +275,6 @@ def resampled_quantiles(
     """
     reached: NDArray[np.float64] = np.cumsum(drawn, axis=1, dtype=np.float64)
     if sample.effective is not None:
-        return np.array(
-            [
-                _interpolated(sample.values, each, counts, float(each[-1]), percentile)
-                for each, counts in zip(reached, drawn, strict=True)
-            ]
-        )
+        ranked = [_by_rank(sample.values, each, float(each[-1]), percentile) for each in reached]
+        return np.array(ranked)
     return _weights(reached, int(reached[0, -1]), percentile) @ sample.values

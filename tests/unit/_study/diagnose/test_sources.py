@@ -209,7 +209,7 @@ def test_a_histogram_log_is_never_attributed(tmp_path: Path) -> None:
     assert (found.units, found.failed, found.shares, found.finding) == (100, 0, (), None)
     assert "record_dir" in found.sentence
     assert found.notes == (
-        ("p95 duration of 100 calls that did not fail is 1,000 ms, and their median is 100 ms."),
+        ("p95 duration of 100 calls is 1,000 ms, and their median is 100 ms."),
         (
             "Each segment has a p95 of its own: queue 950 ms, decode 50.0 ms. They belong to"
             " different requests, so they are not shares and do not add up."

@@ -43,7 +43,10 @@ def totals(segments: Iterable[Segment] | None) -> dict[str, int]:
 
 
 def test_every_record_of_the_program_is_there() -> None:
-    """Kinds, outcomes, metrics, attributes and details are the same; times are exact."""
+    """Kinds, outcomes, metrics, attributes and details are the same; times are exact.
+
+    Whether a response streams is read from the span's attribute.
+    """
     read = {record.span_id: record for record in read_otlp(FILE).records}
     wanted = written()
 
@@ -60,8 +63,13 @@ def test_every_record_of_the_program_is_there() -> None:
                 scope_id=record.scope_id,
                 parent_id=record.parent_id,
                 root_id=record.root_id,
+                streamed=record.streamed,
             )
             == record
+        )
+        assert read[record.span_id].streamed in (
+            record.details.get("gen_ai.request.stream"),
+            record.streamed,
         )
 
 
