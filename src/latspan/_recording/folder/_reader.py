@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["CONVERTED", "RECORDS_KEPT", "Recording", "open_recording"]
+__all__ = [
+    "CONVERTED",
+    "RECORDS_KEPT",
+    "Recording",
+    "count_unreadable",
+    "counted",
+    "line_chunks",
+    "open_recording",
+]
 
 CONVERTED: Final = "Converted: "
 """Beginning of the notes on what a file of another program did not have."""
@@ -101,33 +109,6 @@ class Recording:
                 yield record_of(line, number * _IDS_PER_FILE)
             except UNREADABLE:
                 self._unreadable += 1
-
-    def line_chunks(self, size: int) -> Iterator[tuple[int, list[bytes]]]:
-        """
-        Yield the complete lines in chunks, each with the number of its file.
-
-        The caller counts the lines that it cannot read with :meth:`count_unreadable`.
-
-        Args:
-            size: Maximum number of lines in a chunk.
-
-        Raises:
-            RecordingError: A file cannot be read.
-        """
-        chunk: list[bytes] = []
-        current = 0
-        for number, line in self._lines():
-            if chunk and (number != current or len(chunk) >= size):
-                yield current, chunk
-                chunk = []
-            current = number
-            chunk.append(line)
-        if chunk:
-            yield current, chunk
-
-    def count_unreadable(self, number: int) -> None:
-        """Count lines that a caller of :meth:`line_chunks` could not read, for the notes."""
-        self._unreadable += number
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each complete line with the number of its file, and count the others."""
@@ -289,18 +270,6 @@ class Recording:
         self._unreadable = unreadable
         return counted.merge(counter.snapshot())
 
-    def counted(self) -> Snapshot | None:
-        """
-        Return the histograms of all requests that the processes wrote, not only of a sample.
-
-        ``None`` if there are none, or a process did not end in order, so that its histograms lack
-        its last requests.
-
-        Raises:
-            RecordingError: A file cannot be read.
-        """
-        return self._counted() if all(file.ended for file in self._files()) else None
-
     def _counted(self, *, without: Collection[str] = ()) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""
         counted: Snapshot | None = None
@@ -341,6 +310,50 @@ class Recording:
                 f" {'it was' if one else 'they were'} replaced by exec, killed or ended by"
                 f" os._exit(), or still {'runs' if one else 'run'}."
             )
+
+
+def line_chunks(recording: Recording, size: int) -> Iterator[tuple[int, list[bytes]]]:
+    """
+    Yield the complete lines of a recording in chunks, each with the number of its file.
+
+    The caller counts the lines that it cannot read with :func:`count_unreadable`.
+
+    Args:
+        recording: The recording.
+        size: Maximum number of lines in a chunk.
+
+    Raises:
+        RecordingError: A file cannot be read.
+    """
+    chunk: list[bytes] = []
+    current = 0
+    for number, line in recording._lines():
+        if chunk and (number != current or len(chunk) >= size):
+            yield current, chunk
+            chunk = []
+        current = number
+        chunk.append(line)
+    if chunk:
+        yield current, chunk
+
+
+def count_unreadable(recording: Recording, number: int) -> None:
+    """Count lines that a caller of :func:`line_chunks` could not read, for the notes."""
+    recording._unreadable += number
+
+
+def counted(recording: Recording) -> Snapshot | None:
+    """
+    Return the histograms of all requests that the processes wrote, not only of a sample.
+
+    ``None`` if there are none, or a process did not exit cleanly, so that its histograms lack its
+    last requests.
+
+    Raises:
+        RecordingError: A file cannot be read.
+    """
+    is_whole = all(file.ended for file in recording._files())
+    return recording._counted() if is_whole else None
 
 
 def _is_measured(line: bytes) -> bool:

@@ -51,6 +51,7 @@ class Point(NamedTuple):
         requests: Number of measured requests.
         failed: Number of them that failed.
         saturated: Whether requests arrived faster than they ended.
+        given_up: Number of requests that were given up.
     """
 
     rate_per_s: float
@@ -60,6 +61,7 @@ class Point(NamedTuple):
     requests: int
     failed: int
     saturated: bool
+    given_up: int = 0
 
 
 class Capacity(NamedTuple):
@@ -112,6 +114,7 @@ def point_of(rung: Rung, percentile: float) -> Point:
         len(values),
         rung.failed,
         is_saturated(rung),
+        rung.cut,
     )
 
 

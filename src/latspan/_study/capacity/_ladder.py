@@ -103,6 +103,11 @@ class Rung:
         return int(failed.sum())
 
     @property
+    def cut(self) -> int:
+        """Number of measured requests that were given up."""
+        return 0 if self.given_up is None else int((self.given_up & self.measured).sum())
+
+    @property
     def gaps(self) -> Values:
         """Gaps between arrivals, divided by their mean; shape ``(n - 1,)``."""
         gaps = np.diff(self.due)

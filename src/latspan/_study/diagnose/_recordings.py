@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._recording.folder import Recording
+from latspan._recording.folder import Recording, counted
 from latspan._segments import Kind
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
@@ -113,10 +113,10 @@ def _counted_target(recording: Recording, table: RequestTable) -> TargetVerdict 
     goal = table.goal
     if goal.limit_ns is None:
         return None
-    counted = recording.counted()
-    if counted is None:
+    every = counted(recording)
+    if every is None:
         return None
-    found = counted.metric(metric_of(goal.metric, table.kind), kind=table.kind).population
+    found = every.metric(metric_of(goal.metric, table.kind), kind=table.kind).population
     if found is None or not found.count:
         return None
     surely, perhaps = (round(each * found.count) for each in found.fraction_above(goal.limit_ns))

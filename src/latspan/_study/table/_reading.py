@@ -17,7 +17,15 @@ import orjson
 
 from latspan import semconv
 from latspan._recording import RequestRecord
-from latspan._recording.folder import UNREADABLE, Recording, check_row, row_of, row_of_record
+from latspan._recording.folder import (
+    UNREADABLE,
+    Recording,
+    check_row,
+    count_unreadable,
+    line_chunks,
+    row_of,
+    row_of_record,
+)
 from latspan._segments import Kind
 from latspan._study.table._columns import IDS_PER_FILE, Columns
 from latspan._study.table._joining import Inside, join_calls
@@ -106,7 +114,7 @@ def read_rows(recording: Recording, reader: Rows) -> None:
     Raises:
         RecordingError: A file cannot be read.
     """
-    for file, lines in recording.line_chunks(_CHUNK):
+    for file, lines in line_chunks(recording, _CHUNK):
         rows: list[dict[str, Any]] = []
         for line in lines:
             try:
@@ -115,8 +123,8 @@ def read_rows(recording: Recording, reader: Rows) -> None:
                 try:
                     rows.append(row_of(line))
                 except UNREADABLE:
-                    recording.count_unreadable(1)
-        recording.count_unreadable(reader.add(rows, file))
+                    count_unreadable(recording, 1)
+        count_unreadable(recording, reader.add(rows, file))
 
 
 def rows_of_records(records: Iterable[RequestRecord], reader: Rows) -> None:

@@ -170,7 +170,7 @@ def test_a_step_whose_percentile_is_open_is_left_out(tmp_path: Path) -> None:
         " 5 of 110 requests were given up."
     )
     assert [rung.rate_per_s for rung in known.rungs] == [1.0, 2.0, 3.0]
-    assert known.rungs[1].failed == 5
+    assert (known.rungs[1].failed, known.rungs[1].cut) == (0, 5)
 
 
 def test_a_step_with_too_few_requests_is_left_out(tmp_path: Path) -> None:
