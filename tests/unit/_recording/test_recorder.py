@@ -522,3 +522,18 @@ def test_an_unreadable_exemplar_does_not_affect_other_exemplars_or_values() -> N
     recorder.add_exemplar(odd)
 
     assert recorder.swap_interval().count() == 1
+
+
+def test_only_chosen_records_are_counted() -> None:
+    """Those of a load test's warm-up are not, and leave no exemplar."""
+    recorder = Recorder(ManualClock(), keep=None)
+    recorder.count_only(lambda each: each.duration_ns > 10)
+    for duration_ns in (5, 10, 15, 20):
+        each = record(duration_ns)
+        recorder.record(each)
+        recorder.add_exemplar(each)
+
+    snapshot = recorder.snapshot()
+
+    assert [each.duration_ns for each in snapshot.records] == [15, 20]
+    assert snapshot.count() == 2

@@ -62,7 +62,8 @@ def test_inputs_that_changed_are_shown_and_do_not_prevent_the_judgement(tmp_path
     found = judge("chat", now, pinned=pinned, template="sha256:2222222222222222")
     assert found.finding is Finding.DRIFT
     assert found.baseline is not None
-    assert {each.name for each in found.baseline.inputs} == {"template", "input_length"}
+    inputs = {each.name for each in found.baseline.inputs}
+    assert inputs == {"template", "input_length", "longest_inputs"}
 
 
 def test_a_baseline_without_a_template_is_no_change_of_the_template(tmp_path: Path) -> None:
