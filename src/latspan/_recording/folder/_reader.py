@@ -327,7 +327,7 @@ def line_chunks(recording: Recording, size: int) -> Iterator[tuple[int, list[byt
     """
     chunk: list[bytes] = []
     current = 0
-    for number, line in recording._lines():
+    for number, line in recording._lines():  # pyright: ignore[reportPrivateUsage] - of this module
         if chunk and (number != current or len(chunk) >= size):
             yield current, chunk
             chunk = []
@@ -339,7 +339,7 @@ def line_chunks(recording: Recording, size: int) -> Iterator[tuple[int, list[byt
 
 def count_unreadable(recording: Recording, number: int) -> None:
     """Count lines that a caller of :func:`line_chunks` could not read, for the notes."""
-    recording._unreadable += number
+    recording._unreadable += number  # pyright: ignore[reportPrivateUsage] - of this module
 
 
 def counted(recording: Recording) -> Snapshot | None:
@@ -352,8 +352,8 @@ def counted(recording: Recording) -> Snapshot | None:
     Raises:
         RecordingError: A file cannot be read.
     """
-    is_whole = all(file.ended for file in recording._files())
-    return recording._counted() if is_whole else None
+    is_whole = all(file.ended for file in recording._files())  # pyright: ignore[reportPrivateUsage] - of this module
+    return recording._counted() if is_whole else None  # pyright: ignore[reportPrivateUsage] - of this module
 
 
 def _is_measured(line: bytes) -> bool:

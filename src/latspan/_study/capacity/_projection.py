@@ -274,9 +274,10 @@ class Projector:
                 f"latspan measure {name} --rate {rates}",
             )
         for each in self.points:
-            if each.failed + each.given_up > _MOST_FAILED * each.requests:
+            incomplete = each.failed + each.given_up
+            if incomplete > _MOST_FAILED * each.requests:
                 return Refusal(
-                    f"{each.failed + each.given_up:,} of {each.requests:,} requests failed or were given up at"
+                    f"{incomplete:,} of {each.requests:,} requests failed or were given up at"
                     f" {each.rate_per_s:.4g}/s, and the model has no failures",
                     "raise --timeout, or saturate the system less",
                 )
