@@ -74,7 +74,8 @@ def diagnose_recording(
                 f"the measurement has no step {number}",
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
-    metrics = dict.fromkeys((goal.metric, CALIBRATING.metric))
+    others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
+    metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
     every = read_table(recording, tuple(metrics), kind=goal.kind)
     calibrated: Calibration | None = None
     if calibration is not None:
@@ -82,10 +83,8 @@ def diagnose_recording(
         if calibration.manifest.get("measurement"):
             alone = alone.rows(alone.measured(0))
         calibrated = calibrate(units_of(alone, CALIBRATING))
-    else:
-        others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
-        if others:
-            calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
+    elif others:
+        calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
     judged = every
     if steps or reasons:
         judged = every.rows(every.measured(number))

@@ -21,6 +21,7 @@ from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
 from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS
 from latspan._recording.folder import LARGEST
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
+from latspan._study.table._growing import GrowingArray
 from latspan._units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ class Groups:
         max_values: Number of values above which the column is given up; ``None`` for no limit.
     """
 
-    __slots__ = ("_codes", "_parts", "max_values", "values")
+    __slots__ = ("_codes", "_column", "max_values", "values")
 
     def __init__(self, max_values: int | None) -> None:
         self.max_values = max_values
         self._codes: dict[str | None, int] = {None: -1}
-        self._parts: list[NDArray[np.int32]] = []
+        self._column = GrowingArray(np.int32)
         self.values: list[str] = []
         """Values by code."""
 
@@ -104,20 +105,22 @@ class Groups:
         """Add the values of further records, after ``before`` records without a column."""
         if self.is_given_up:
             return
-        if not self._parts and before:
-            self._parts.append(np.full(before, -1, np.int32))
+        if len(self._column) < before:
+            self._column.extend(before - len(self._column), -1)
         codes = self._codes
         for text in dict.fromkeys(texts):
             if text is not None and text not in codes:
                 codes[text] = len(self.values)
                 self.values.append(text)
-        self._parts.append(np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts)))
+        self._column.append(np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts)))
         if self.is_given_up:
-            self._parts.clear()
+            self._column = GrowingArray(np.int32)
 
     def column(self, size: int) -> NDArray[np.int32]:
         """Return the codes of ``size`` records."""
-        return _joined(self._parts, size, -1, np.int32)
+        if len(self._column) < size:
+            self._column.extend(size - len(self._column), -1)
+        return self._column.array()
 
 
 class Columns:
@@ -146,11 +149,11 @@ class Columns:
         """Metrics up to which the time of each segment is summed."""
         self._attributes = frozenset(attributes)
         self._only = None if only is None else FIRST_WAITS.union(only)
-        self._parts: dict[str, list[NDArray[Any]]] = {}
+        self._columns: dict[str, GrowingArray] = {}
         self.groups: Final[dict[str, Groups]] = {}
         self.segment_names: Final[dict[str, int]] = {}
         """Number of each segment's column, by name."""
-        self._segments: dict[str, list[NDArray[np.float32]]] = {each: [] for each in until}
+        self._segments: dict[str, list[GrowingArray]] = {each: [] for each in until}
         self._by_source: dict[str, NDArray[np.float64]] = {}
 
     def prepare(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> Chunk:
@@ -184,56 +187,61 @@ class Columns:
         for name, part in chunk.columns.items():
             self._append(name, part)
         for metric, part in chunk.segments.items():
-            self._segments[metric].append(part)
+            self._append_segments(self._segments[metric], part)
             known = self._by_source.get(metric)
             added = chunk.by_source[metric]
             if known is not None:
                 added[: len(known)] += known
             self._by_source[metric] = added
         self.size += chunk.size
-        for name, column in self._parts.items():
+        for name, column in self._columns.items():
             if name not in chunk.columns:
-                column.append(np.full(chunk.size, nan))
+                column.extend(chunk.size, nan)
 
     def _append(self, name: str, part: NDArray[Any]) -> None:
-        parts = self._parts.get(name)
-        if parts is None:
-            parts = self._parts[name] = [np.full(self.size, nan)] if self.size else []
-        parts.append(part)
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = GrowingArray(
+                part.dtype, self.size, nan if self.size else 0
+            )
+        column.append(part)
+
+    def _append_segments(self, columns: list[GrowingArray], part: NDArray[np.float32]) -> None:
+        while len(columns) < part.shape[1]:
+            columns.append(GrowingArray(np.float32, self.size))
+        for column, times in zip(columns, part.T, strict=False):
+            column.append(times)
+        for column in columns[part.shape[1] :]:
+            column.extend(len(part), 0)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column; NaN for every record if none has a value."""
-        parts = self._parts.get(name)
-        if parts is None:
-            return np.full(self.size, nan)
-        if len(parts) > 1:
-            parts[:] = [np.concatenate(parts)]
-        return parts[0]
+        column = self._columns.get(name)
+        return np.full(self.size, nan) if column is None else column.array()
 
     def take(self, name: str) -> NDArray[Any]:
         """Return a column, and forget it."""
         column = self.column(name)
-        self._parts.pop(name, None)
+        self._columns.pop(name, None)
         return column
 
     def set(self, name: str, column: NDArray[Any]) -> None:
         """Replace a column, or add one."""
-        self._parts[name] = [column]
+        replaced = self._columns[name] = GrowingArray(column.dtype)
+        replaced.append(column)
 
     @property
     def names(self) -> list[str]:
         """Names of the columns that are left."""
-        return list(self._parts)
+        return list(self._columns)
 
     def segments(self, metric: str) -> NDArray[np.float32]:
         """Return the time of each segment up to a metric, and forget it, ``(n, segments)``."""
-        parts = self._segments.pop(metric, [])
+        columns = self._segments.pop(metric, [])
         joined = np.zeros((self.size, len(self.segment_names)), np.float32)
-        at = 0
-        while parts:
-            part = parts.pop(0)
-            joined[at : at + len(part), : part.shape[1]] = part
-            at += len(part)
+        for number in range(len(columns)):
+            joined[:, number] = columns[number].array()
+            columns[number] = GrowingArray(np.float32)
         return joined
 
     def by_source(self, metric: str) -> NDArray[np.float64]:
@@ -243,16 +251,6 @@ class Columns:
         if known is not None:
             found[: len(known)] = known
         return found
-
-
-def _joined(parts: Sequence[NDArray[Any]], size: int, default: float, dtype: Any) -> NDArray[Any]:
-    """Return the parts of a column as one array of ``size`` records."""
-    column = np.full(size, default, dtype)
-    at = 0
-    for part in parts:
-        column[at : at + len(part)] = part
-        at += len(part)
-    return column
 
 
 class Chunk:
