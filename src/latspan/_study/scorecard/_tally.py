@@ -295,7 +295,8 @@ class Metric:
         self.squares += population.count
         for limit_ns in limits_ns:
             above = population.fraction_above(limit_ns)
-            misses = Misses(above.low * population.count, above.high * population.count)
+            # Each value weighs 1, so the numbers are whole.
+            misses = Misses(*(round(each * population.count) for each in above))
             self.misses[limit_ns] = self.misses.get(limit_ns, Misses()) + misses
 
     def percentile(self, percentile: float) -> Bounds | None:
