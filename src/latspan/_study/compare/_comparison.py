@@ -283,7 +283,7 @@ def compare(
 def _target(samples: Sequence[Sample], limit_ns: int, percentile: float) -> TargetVerdict:
     """Return the verdict on a limit over the requests of several runs."""
     # In a sample, each request stands for at most as many as the largest weight.
-    scale = max((_max_weight(each) for each in samples), default=1.0)
+    scale = max((each.heaviest for each in samples), default=1.0)
     requests = math.floor(sum(each.total for each in samples) / scale * (1 + 1e-12))
     surely, perhaps = (
         sum(each.above(limit_ns) for each in side) / scale
@@ -291,10 +291,6 @@ def _target(samples: Sequence[Sample], limit_ns: int, percentile: float) -> Targ
     )
     misses, most = math.floor(surely * (1 + 1e-12)), math.ceil(perhaps * (1 - 1e-12))
     return target_verdict(requests, misses, percentile, undecided=min(requests, most) - misses)
-
-
-def _max_weight(sample: Sample) -> float:
-    return 1.0 if sample.weights is None else float(sample.weights.max(initial=1.0))
 
 
 def _logarithms(row: Row) -> tuple[list[float], list[float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
-from latspan._study.stats._binomial import at_least, at_most
+from latspan._study.stats._binomial import at_least, at_most, fraction_above
 from latspan._study.stats._intervals import (
     Interval,
     percentile_ranks,
@@ -53,6 +53,7 @@ __all__ = [
     "bootstrap_ratio",
     "compare_runs",
     "effective_size",
+    "fraction_above",
     "holm",
     "hypergeometric_tail",
     "more_often",

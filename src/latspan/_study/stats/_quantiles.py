@@ -178,6 +178,11 @@ class Sample:
         return self.total if self.effective is None else self.effective
 
     @property
+    def heaviest(self) -> float:
+        """Largest number of requests that one value stands for."""
+        return 1.0 if self.weights is None else float(self.weights.max(initial=1.0))
+
+    @property
     def total(self) -> float:
         """Number of requests that the sample stands for, failed ones included."""
         return float(self.counts.sum()) + self.failed
