@@ -210,6 +210,11 @@ class Unknown(Protocol):
         ...
 
 
+def _percent(share: float) -> str:
+    """Return a share with two digits, and 100 % without an exponent."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
 def text_of_unknown(low: str | None, population: Unknown) -> str:
     """
     Return the text of a percentile that is not known, for example ``≥ 5.0 s (cut 12 %)``.
@@ -219,7 +224,7 @@ def text_of_unknown(low: str | None, population: Unknown) -> str:
         population: What is known of all values.
     """
     shares = [
-        f"{word} {100 * count / population.count:.2g} %"
+        f"{word} {_percent(count / population.count)}"
         for word, count in (("cut", population.cut), ("failed", population.failed))
         if count
     ]

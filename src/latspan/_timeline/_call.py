@@ -191,15 +191,19 @@ def _failed_before_an_answer(
     builder: SegmentBuilder, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
     """Lay the time of an attempt without a response as the segment in which the attempt ended."""
-    builder.lay([(attempt.end_ns, str(attempt.phase), MEASURED)])
+    # An attempt that is still open, for example at shutdown, is in this segment until the end.
+    end_ns = seen.done_ns if attempt.end_ns is None else attempt.end_ns
+    builder.lay([(end_ns, str(attempt.phase), MEASURED)])
     return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)))
 
 
 def _after(attempt: Attempt | None, outcome: Outcome) -> str:
     """Return the segment after the last attempt: the client library's own work, or a back-off."""
-    if attempt is not None and attempt.failed and outcome is Outcome.CANCELLED:
-        return RETRY
-    return POSTPROCESS
+    if attempt is None or outcome is not Outcome.CANCELLED or not attempt.failed:
+        return POSTPROCESS
+    # The cancellation of the attempt itself is not followed by a back-off.
+    is_itself_cancelled = (attempt.error_type or "").endswith("CancelledError")
+    return POSTPROCESS if is_itself_cancelled else RETRY
 
 
 def _whole_answer(

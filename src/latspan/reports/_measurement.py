@@ -13,7 +13,7 @@ from rich.text import Text
 from latspan import semconv
 from latspan._censoring import Bounds
 from latspan._drawing import FAINT, count, listed, milliseconds, needs, percent
-from latspan._segments import Outcome
+from latspan._segments import CUT, Outcome
 from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
 from latspan._study.stats import Verdict
 from latspan._units import NS_PER_S
@@ -165,17 +165,18 @@ def _generator(step: StepSummary) -> str:
 
 
 def _failures(step: StepSummary) -> str:
-    failed = {
-        outcome: number
-        for outcome, number in step.outcomes.items()
-        if outcome is not Outcome.COMPLETED
-    }
+    failed = {outcome: number for outcome, number in step.outcomes.items() if outcome.failed}
+    given_up = sum(step.outcomes.get(outcome, 0) for outcome in CUT)
     parts = [f"{number:,} {outcome.value}" for outcome, number in failed.items()]
     errors = [text for each in step.errors.items() if (text := _error(*each, failed))]
     missing = [
         f"{number:,} {word}"
-        for number, word in ((step.unsent, "not sent"), (step.cut, "cut off at the end"))
-        if number
+        for number, word in (
+            (given_up - step.cut, "given up"),
+            (step.cut, "cut off at the end"),
+            (step.unsent, "not sent"),
+        )
+        if number > 0
     ]
     if not parts and not missing:
         return "no request failed"

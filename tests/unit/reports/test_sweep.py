@@ -37,7 +37,7 @@ def test_latency_and_inputs_are_side_by_side(tmp_path: Path) -> None:
     )
     assert " ".join(first.split()) == (
         "chat 1,200 no drift met p95 time_to_first_token 110.0 ms +0.0% no worse +0.0% no worse"
-        " 100 (+25%) 10 (+0%) — temperature, longest_inputs"
+        " 100 (+25%) 10 (+0%) — temperature"
     )
     assert second.split()[:4] == ["chat", "1,200", "drift", "met"]
     assert "none" in second.split()

@@ -9,9 +9,9 @@ from typing import Final
 
 from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
-from latspan._study.compare._conditions import Difference, differences
+from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
-from latspan._study.compare._mix import Mix, mix_of
+from latspan._study.compare._mix import MIX, Mix, mix_of
 from latspan._study.compare._opposite import opposite_strata
 from latspan._study.compare._order import Order, order_of
 from latspan._study.compare._question import Judgement, Question
@@ -216,11 +216,14 @@ def compare(
                 f"{side} has no values of {asked.metric}",
                 hint=f"it has {', '.join(known)}" if known else "it has no requests",
             )
-    mix = mix_of(before, after, asked.percentile)
+    mix = mix_of(before, after, asked.percentile, accepted=MIX in accept)
     unweighted, after = after, mix.runs
     differ = differences(before, after, accept, exactly=exactly)
     if group is None:
-        _refuse_unknown(accept, differ)
+        _refuse_unknown([name for name in accept if name != MIX or not mix.changed], differ)
+    else:
+        # The load of a system is the rate of all its requests, not that of a group.
+        differ = tuple(each for each in differ if each.condition != RATE)
     rows = judged_rows(before, after, asked.metric, asked.percentile, margin=asked.margin)
     every = [*before, *after]
     invalid = [f"{run.name}: {reason}" for run in every for reason in run.invalid]
@@ -313,7 +316,7 @@ def _doubts(differ: Sequence[Difference], failures: Failures, order: Order) -> I
 
 
 def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Iterator[str]:
-    if mix.changed and not mix.refused:
+    if mix.changed and not mix.refused and mix.is_weighted:
         one, two = mix.text()
         samples = [run.samples[asked.metric] for run in after if asked.metric in run.samples]
         raw = mean_of([each.quantile(asked.percentile) for each in samples])
@@ -356,9 +359,6 @@ def _judge(
     """Return the judgement, and its reason unless the row of the goal is the reason."""
     if invalid:
         return Judgement.NOT_INTERPRETABLE, f"a measurement is invalid: {invalid[0]}"
-    blocking = [each for each in differ if each.blocks]
-    if blocking:
-        return Judgement.NOT_INTERPRETABLE, f"something else differs too: {blocking[0]}"
     if mix.refused:
         return (
             Judgement.NOT_INTERPRETABLE,
@@ -367,6 +367,9 @@ def _judge(
                 " compare each kind by itself with --by route"
             ),
         )
+    blocking = [each for each in differ if each.blocks]
+    if blocking:
+        return Judgement.NOT_INTERPRETABLE, f"something else differs too: {blocking[0]}"
     if before + after < 3:
         return _OPEN, "one measurement per side describes these two, and supports no claim"
     if failures.more:

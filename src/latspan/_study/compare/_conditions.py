@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 from latspan._study.compare._run import Profile, Run
 from latspan._text import text_of
 
-__all__ = ["Difference", "Weight", "differences"]
+__all__ = ["RATE", "Difference", "Weight", "differences"]
 
 MAX_LENGTH_CHANGE: Final = 0.10
 """Ignore changes of a length, in tokens or chunks, up to 10 %."""
@@ -33,6 +33,8 @@ _MOST_REUSED: Final = 0.10
 """A change of the share of requests on a reused connection up to this is not a difference."""
 _MOST_RATE: Final = 0.25
 """A relative change of the request rate up to this is not a difference. Not used for load tests."""
+RATE: Final = "rate"
+"""Name of the condition that is the number of requests per second."""
 _SURE: Final = 3.0
 """Standard errors above which a change of the mean output length is not chance."""
 _LONGEST: Final = 60
@@ -353,7 +355,7 @@ def _rates(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Diff
         )
     )
     weight = Weight.NOTE if is_closed else Weight.EXPLAINS
-    yield Difference("rate", f"{rates[0]:.3g} per second", f"{rates[1]:.3g} per second", weight)
+    yield Difference(RATE, f"{rates[0]:.3g} per second", f"{rates[1]:.3g} per second", weight)
 
 
 _ONE_USER: Final = 1.0

@@ -28,7 +28,10 @@ from latspan.histogram import values_needed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STRATA", "Mix", "mix_of", "strata_of"]
+__all__ = ["MIX", "STRATA", "Mix", "mix_of", "strata_of"]
+
+MIX: Final = "mix"
+"""Name by which a change of the mix is accepted."""
 
 STRATA: Final = ("route", "inference_path", "model", "traffic_class")
 """Attributes that divide requests into strata; all are set before the call."""
@@ -60,6 +63,7 @@ class Mix:
         changed: Whether the shares changed by more than chance and tolerance.
         refused: Why the second side cannot have the mix of the first; empty if it can.
         runs: Runs of the second side, with the mix of the first if it changed.
+        is_weighted: Whether these runs have other weights than the recorded ones.
     """
 
     before: Mapping[str, float]
@@ -67,6 +71,7 @@ class Mix:
     changed: bool
     refused: str
     runs: tuple[Run, ...]
+    is_weighted: bool = True
 
     def text(self) -> tuple[str, str]:
         """Return both mixes in words, the largest shares first."""
@@ -117,7 +122,9 @@ def know_streaming(runs: Sequence[Run]) -> bool:
     return all(run.table is not None and (run.table.streamed >= 0).all() for run in runs)
 
 
-def mix_of(before: Sequence[Run], after: Sequence[Run], percentile: float) -> Mix:
+def mix_of(
+    before: Sequence[Run], after: Sequence[Run], percentile: float, *, accepted: bool = False
+) -> Mix:
     """
     Return the mixes of both sides, and the second side under the mix of the first.
 
@@ -125,6 +132,7 @@ def mix_of(before: Sequence[Run], after: Sequence[Run], percentile: float) -> Mi
         before: Runs of the first side.
         after: Runs of the second side.
         percentile: Percentile that the weighted runs must be able to give.
+        accepted: Whether the mix is the change that was made, so that the runs stay as they are.
     """
     by_streaming = know_streaming([*before, *after])
     sides = [
@@ -136,6 +144,8 @@ def mix_of(before: Sequence[Run], after: Sequence[Run], percentile: float) -> Mi
     one, two = ({name: part / sum(each.values()) for name, part in each.items()} for each in totals)
     if not _has_changed(one, two, [_size(side) for side in (before, after)]):
         return Mix(one, two, changed=False, refused="", runs=tuple(after))
+    if accepted:
+        return Mix(one, two, changed=True, refused="", runs=tuple(after), is_weighted=False)
     refused = _refused(one, two)
     runs: list[Run] = []
     if not refused:

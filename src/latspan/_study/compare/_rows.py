@@ -148,6 +148,7 @@ def rows_of(
     percentile: float,
     *,
     margin: float | None = None,
+    by_rank: bool = False,
 ) -> list[Row]:
     """
     Return the rows, the goal first; not judged yet.
@@ -158,8 +159,14 @@ def rows_of(
         metric: Metric of the goal.
         percentile: Percentile of the goal.
         margin: Ratio up to which the goal is no worse.
+        by_rank: Whether percentiles are single ranks, for samples with two ends: a Harrell-Davis
+            quantile of the upper end could be smaller than that of the lower end.
     """
-    goal = _row(before, after, metric, percentile, margin or _margin(percentile))
+
+    def row_of(name: str, each: float, margin: float, floor_ns: float = 0.0) -> Row:
+        return _row(before, after, name, each, margin, floor_ns, by_rank=by_rank)
+
+    goal = row_of(metric, percentile, margin or _margin(percentile))
     every = [*before, *after]
     metrics = dict.fromkeys(
         name for run in every for name in run.samples if not name.startswith(SEGMENT)
@@ -181,9 +188,9 @@ def rows_of(
             ):
                 # A time per token has no floor: it counts once per token.
                 floor = 0.0 if name == "time_per_output_token" else floor_ns
-                rows.append(_row(before, after, name, each, _margin(each), floor))
+                rows.append(row_of(name, each, _margin(each), floor))
     for name in segments:
-        row = _row(before, after, name, percentile, _margin(percentile), floor_ns)
+        row = row_of(name, percentile, _margin(percentile), floor_ns)
         largest = max(row.before_ns, row.after_ns)
         if not math.isfinite(largest) or largest >= _LEAST_OF_GOAL * goal.before_ns:
             rows.append(row)
@@ -201,6 +208,8 @@ def _row(
     percentile: float,
     margin: float,
     floor_ns: float = 0.0,
+    *,
+    by_rank: bool = False,
 ) -> Row:
     samples = [
         [sample for run in side if (sample := sample_of(run, name)) is not None]
@@ -212,7 +221,9 @@ def _row(
     is_weighted = any(each.effective is not None for side in samples for each in side)
     single = tuple(
         tuple(
-            each.quantile_by_rank(percentile) if is_weighted else each.quantile(percentile)
+            each.quantile_by_rank(percentile)
+            if is_weighted or by_rank
+            else each.quantile(percentile)
             for each in side
         )
         for side in samples
@@ -292,15 +303,15 @@ def judged_rows(
 
     If requests were given up, the rows hold for every value that these could have had.
     """
-    low = _judged(rows_of(before, after, metric, percentile, margin=margin))
     every = [*before, *after]
     if all(sample.upper is None for run in every for sample in run.samples.values()):
-        return low
+        return _judged(rows_of(before, after, metric, percentile, margin=margin))
+    low = _judged(rows_of(before, after, metric, percentile, margin=margin, by_rank=True))
     high_before, high_after = ([_at_upper_end(run) for run in side] for side in (before, after))
     fastest, slowest = (
         {
             (row.name, row.percentile): row
-            for row in _judged(rows_of(one, two, metric, percentile, margin=margin))
+            for row in _judged(rows_of(one, two, metric, percentile, margin=margin, by_rank=True))
         }
         for one, two in ((high_before, after), (before, high_after))
     )

@@ -46,7 +46,8 @@ def conclusion(
     if judgement is Judgement.NOT_INTERPRETABLE:
         return f"Not interpretable: {reason}."
     parts = [_first(asked, goal, judgement, reason, needed)]
-    if explanation is not None and explanation.leading and goal.change in _EXPLAINED:
+    is_claim = judgement is not Judgement.INCONCLUSIVE or goal.change is Change.DIFFERS
+    if is_claim and explanation is not None and explanation.leading and goal.change in _EXPLAINED:
         leading = explanation.leading
         parts.append(
             f"{leading.name} explains it: {difference(leading.difference_ns)} of"

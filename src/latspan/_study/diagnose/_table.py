@@ -2,8 +2,8 @@
 Units of one goal: the rows of a table that have the goal metric, and what rules depend on.
 
 A unit that its caller gave up has only a lower bound of the metric. If the bound is at least the
-percentile's lower end, the unit is among the slow ones, with its observed segments; otherwise it is
-neither slow nor typical, because it is unknown which it would have been.
+lower end of the tail band, the unit is among the slow ones, with its observed segments; otherwise
+it is neither slow nor typical, because it is unknown which it would have been.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class RequestTable:
         low_ns: Smallest possible value of the goal metric, from the scheduled time in a load test,
             infinite if the unit failed; shape ``(n,)``.
         high_ns: Largest possible value, infinite if there is no limit; shape ``(n,)``.
-        value_ns: Goal metric as far as it is known: exact values, and lower bounds that are at
-            least the goal's percentile; NaN for the other units; shape ``(n,)``.
+        value_ns: Goal metric as far as it is known: exact values, and lower bounds that are in
+            the tail band; NaN for the other units; shape ``(n,)``.
         weight: Number of requests that each unit stands for; shape ``(n,)``.
         start_ns: Start as Unix time; shape ``(n,)``, in ascending order.
         duration_ns: Duration; shape ``(n,)``.
@@ -163,7 +163,7 @@ def units_of(table: Table, goal: Goal) -> RequestTable:
         kind=table.kind,
         low_ns=low,
         high_ns=high,
-        value_ns=_values(low, high, units.weight, goal.percentile),
+        value_ns=_values(low, high, units.weight, goal),
         weight=units.weight,
         start_ns=units.start_ns,
         duration_ns=units.duration_ns.astype(np.float64),
@@ -189,11 +189,11 @@ def _values(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     weight: NDArray[np.float64],
-    percentile: float,
+    goal: Goal,
 ) -> NDArray[np.float64]:
-    """Return exact values, and lower bounds that are at least the percentile's lower end."""
+    """Return exact values, and lower bounds that are at least the lower end of the tail band."""
     if not len(low):
         return low
-    slow = weighted_quantile(low, weight, percentile)
+    slow = weighted_quantile(low, weight, 100 * (1 - goal.tail_fraction))
     is_known = (low == high) | ((low > 0) & (low >= slow))
     return np.where(is_known & np.isfinite(low), low, nan)

@@ -160,10 +160,7 @@ def _hostile(change: Change) -> list[RequestRecord]:
         (_calls(1), Conclusion.TOO_FEW),
         (_calls(19), Conclusion.TOO_FEW),
         (_hostile(lambda record, _: replace(record, outcome=Outcome.ERROR)), Conclusion.UNRELIABLE),
-        (
-            _hostile(lambda record, _: replace(record, outcome=Outcome.CANCELLED)),
-            Conclusion.TOO_FEW,
-        ),
+        (_hostile(lambda record, _: replace(record, outcome=Outcome.CANCELLED)), Conclusion.TIE),
         (_hostile(lambda record, _: replace(record, segments=())), Conclusion.TOO_FEW),
         (_hostile(lambda record, _: replace(record, duration_ns=0)), Conclusion.TOO_FEW),
         (_hostile(lambda record, _: replace(record, kind=Kind.STAGE)), Conclusion.TOO_FEW),

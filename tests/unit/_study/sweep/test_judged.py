@@ -63,7 +63,7 @@ def test_inputs_that_changed_are_shown_and_do_not_prevent_the_judgement(tmp_path
     assert found.finding is Finding.DRIFT
     assert found.baseline is not None
     inputs = {each.name for each in found.baseline.inputs}
-    assert inputs == {"template", "input_length", "longest_inputs"}
+    assert inputs == {"template", "input_length"}
 
 
 def test_a_baseline_without_a_template_is_no_change_of_the_template(tmp_path: Path) -> None:
