@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from latspan._recording.folder._conditions import host_conditions
     from latspan._recording.folder._lines import (
         LARGEST,
+        MIN_RATIO,
         UNREADABLE,
         check_row,
         row_of,
@@ -44,6 +45,7 @@ __all__ = [
     "CONVERTED",
     "LARGEST",
     "LARGEST_FILE",
+    "MIN_RATIO",
     "RECORDS_KEPT",
     "SCHEMA",
     "UNREADABLE",
@@ -74,6 +76,7 @@ __getattr__ = lazy_getattr(
         "CONVERTED": "_reader",
         "LARGEST": "_lines",
         "LARGEST_FILE": "_writer",
+        "MIN_RATIO": "_lines",
         "RECORDS_KEPT": "_reader",
         "SCHEMA": "_manifest",
         "UNREADABLE": "_lines",

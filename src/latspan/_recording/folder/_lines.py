@@ -22,6 +22,7 @@ from latspan._wire import written
 __all__ = [
     "LARGEST",
     "LOOKED_UP",
+    "MIN_RATIO",
     "UNREADABLE",
     "check_details",
     "check_row",
@@ -32,7 +33,15 @@ __all__ = [
     "row_of_record",
 ]
 
-UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+UNREADABLE: Final = (
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 """Exceptions of a line that is cut off, or that another program wrote."""
 
 _MEASURED: Final = Source.MEASURED
@@ -195,7 +204,7 @@ def check_details(fields: Mapping[str, Any]) -> None:
                 raise TypeError(f"{name} has another type")
     if "ratio" in fields:
         ratio = fields["ratio"]
-        if type(ratio) not in _NUMBERS or not 0 < ratio <= 1:
+        if type(ratio) not in _NUMBERS or not MIN_RATIO <= ratio <= 1:
             raise ValueError("the ratio has another type or range")
     if type(fields.get("streamed", True)) is not bool:
         raise ValueError("streamed is neither true nor false")
@@ -207,6 +216,9 @@ LOOKED_UP: Final = (
     semconv.LATSPAN_LOAD_STEP,
 )
 """Details that readers look up."""
+
+MIN_RATIO: Final = 1e-9
+"""Fraction below which a line is damaged: it would stand for more than a billion requests."""
 
 _NUMBERS: Final = (int, float)
 """Types of numbers; a boolean is not one, although Python treats it as an integer."""

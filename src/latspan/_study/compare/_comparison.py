@@ -11,7 +11,7 @@ from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
 from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
-from latspan._study.compare._mix import MIX, Mix, mix_of
+from latspan._study.compare._mix import MIX, STRATA, Mix, mix_of
 from latspan._study.compare._opposite import opposite_strata
 from latspan._study.compare._order import Order, order_of
 from latspan._study.compare._question import Judgement, Question
@@ -26,7 +26,7 @@ from latspan._study.stats import (
     more_often,
     permutation,
     runs_needed,
-    target_verdict,
+    target_verdict_of_weights,
 )
 from latspan.errors import ConfigError
 
@@ -161,7 +161,7 @@ def compare_by(
     names: set[str] = set()
     for run in (*before, *after):
         if run.table is not None:
-            names |= run.table.groups.keys()
+            names |= {each for each, (_, texts) in run.table.groups.items() if len(texts) > 1}
             codes, values = run.table.groups.get(name, (None, ()))
             for number, value in enumerate(values):
                 counts[value] = counts.get(value, 0) + int((codes == number).sum())
@@ -216,18 +216,19 @@ def compare(
                 f"{side} has no values of {asked.metric}",
                 hint=f"it has {', '.join(known)}" if known else "it has no requests",
             )
-    mix = mix_of(before, after, asked.percentile, accepted=MIX in accept)
+    mix = mix_of(before, after, asked.percentile, accept)
     unweighted, after = after, mix.runs
     differ = differences(before, after, accept, exactly=exactly)
     if group is None:
-        _refuse_unknown([name for name in accept if name != MIX or not mix.changed], differ)
+        named = {MIX, *STRATA} if mix.changed or mix.is_accepted else set[str]()
+        _refuse_unknown([name for name in accept if name not in named], differ)
     else:
         # The load of a system is the rate of all its requests, not that of a group.
         differ = tuple(each for each in differ if each.condition != RATE)
     rows = judged_rows(before, after, asked.metric, asked.percentile, margin=asked.margin)
     every = [*before, *after]
     invalid = [f"{run.name}: {reason}" for run in every for reason in run.invalid]
-    failures = _failures(before, unweighted)
+    failures = _failures(before, after)
     explanation = explain(before, after, asked.metric, asked.percentile)
     # The limit is judged on the requests as they were, whatever their mix.
     samples = [run.samples[asked.metric] for run in unweighted if asked.metric in run.samples]
@@ -240,7 +241,7 @@ def compare(
     accepted = dict.fromkeys(each.condition for each in differ if each.accepted)
     changed = tuple(accepted if changes is None else changes)
     order = order_of(before, after, _logarithms(rows[0]))
-    doubts = [*_doubts(differ, failures, order), *opposite_strata(before, after, asked)]
+    doubts = [*_doubts(differ, failures, order), *opposite_strata(before, after, asked, accept)]
     judgement, why = _judge(
         rows, differ, invalid, failures, mix, order, doubts, len(before), len(after)
     )
@@ -285,15 +286,13 @@ def compare(
 
 def _target(samples: Sequence[Sample], limit_ns: int, percentile: float) -> TargetVerdict:
     """Return the verdict on a limit over the requests of several runs."""
-    # In a sample, each request stands for at most as many as the largest weight.
-    scale = max((each.heaviest for each in samples), default=1.0)
-    requests = math.floor(sum(each.total for each in samples) / scale * (1 + 1e-12))
-    surely, perhaps = (
-        sum(each.above(limit_ns) for each in side) / scale
-        for side in (samples, [each.high for each in samples])
+    total, surely, perhaps = (
+        sum(each.total for each in samples),
+        sum(each.above(limit_ns) for each in samples),
+        sum(each.high.above(limit_ns) for each in samples),
     )
-    misses, most = math.floor(surely * (1 + 1e-12)), math.ceil(perhaps * (1 - 1e-12))
-    return target_verdict(requests, misses, percentile, undecided=min(requests, most) - misses)
+    heaviest = max((each.heaviest for each in samples), default=1.0)
+    return target_verdict_of_weights(total, surely, perhaps, percentile, heaviest=heaviest)
 
 
 def _logarithms(row: Row) -> tuple[list[float], list[float]]:

@@ -338,36 +338,25 @@ def _rates(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Diff
         [_mean(getattr(each, name) for each in side) for side in (before, after)]
         for name in ("per_s", "in_flight")
     )
-    if not (rates[0] and rates[1]):
+    if not (rates[0] and rates[1]) or min(rates[0], rates[1]) <= 0:
         return
     limit = math.log1p(_MOST_RATE)
     if abs(math.log(rates[1] / rates[0])) <= limit:
         return
-    spread = sum(_deviation([each.per_s for each in side]) for side in (before, after))
-    if abs(rates[1] - rates[0]) <= 2 * spread:
+    error = math.hypot(*(_error([each.per_s for each in side]) for side in (before, after)))
+    if abs(rates[1] - rates[0]) <= 2 * error:
         return
     is_closed = bool(
-        in_flight[0]
-        and in_flight[1]
-        and (
-            abs(math.log(in_flight[1] / in_flight[0])) <= limit
-            or max(in_flight[0], in_flight[1]) <= _ONE_USER
-        )
+        in_flight[0] and in_flight[1] and abs(math.log(in_flight[1] / in_flight[0])) <= limit
     )
     weight = Weight.NOTE if is_closed else Weight.EXPLAINS
     yield Difference(RATE, f"{rates[0]:.3g} per second", f"{rates[1]:.3g} per second", weight)
 
 
-_ONE_USER: Final = 1.0
-"""
-Mean number in flight up to which one caller may have sent each request after the previous one.
-"""
-
-
-def _deviation(values: Sequence[float | None]) -> float:
-    """Return the standard deviation between runs; 0 for fewer than two."""
+def _error(values: Sequence[float | None]) -> float:
+    """Return the standard error of the mean over runs; 0 for fewer than two."""
     known = [value for value in values if value is not None]
-    return stdev(known) if len(known) > 1 else 0.0
+    return stdev(known) / math.sqrt(len(known)) if len(known) > 1 else 0.0
 
 
 def _of_connections(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Difference]:

@@ -15,20 +15,21 @@ standardisation; Kish (1965) for the effective size; Simpson (1951) for strata o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from latspan._study.compare._run import Run, reweighted
-from latspan._study.stats import effective_size
+from latspan._study.stats import effective_size, fraction_above
 from latspan.histogram import values_needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MIX", "STRATA", "Mix", "mix_of", "strata_of"]
+__all__ = ["MIX", "STRATA", "Mix", "mix_of", "strata_of", "undivided"]
 
 MIX: Final = "mix"
 """Name by which a change of the mix is accepted."""
@@ -42,6 +43,9 @@ MIN_CHANGE: Final = 0.05
 MAX_ONE_SIDED: Final = 0.01
 """Share of the requests that may be in strata of one side only."""
 
+MAX_OF_TAIL: Final = 0.2
+"""The same as a part of the requests beyond the percentile."""
+
 MAX_WEIGHT: Final = 10.0
 """Weight of a request above which one request would stand for too many."""
 
@@ -49,7 +53,7 @@ MAX_SHOWN: Final = 4
 """Number of strata in a text."""
 
 MIN_DEVIATIONS: Final = 3.0
-"""Standard errors above which a change of a share is more than chance."""
+"""Standard deviations of chi-squared above which a change is more than chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class Mix:
         refused: Why the second side cannot have the mix of the first; empty if it can.
         runs: Runs of the second side, with the mix of the first if it changed.
         is_weighted: Whether these runs have other weights than the recorded ones.
+        is_accepted: Whether an attribute that makes the mix was changed on purpose.
     """
 
     before: Mapping[str, float]
@@ -72,6 +77,7 @@ class Mix:
     refused: str
     runs: tuple[Run, ...]
     is_weighted: bool = True
+    is_accepted: bool = False
 
     def text(self) -> tuple[str, str]:
         """Return both mixes in words, the largest shares first."""
@@ -85,13 +91,30 @@ class Mix:
         return one, two
 
 
-def strata_of(run: Run, *, by_streaming: bool = True) -> tuple[NDArray[np.int64], list[str]] | None:
+STREAMED: Final = "streamed"
+"""Whether a request streams, as an attribute that divides requests."""
+
+
+def undivided(runs: Sequence[Run], accept: Collection[str]) -> set[str]:
+    """
+    Return the attributes that do not divide the requests of a comparison.
+
+    These are the ones that were changed on purpose, and whether a request streams if a run states
+    it of none.
+    """
+    knows = all(run.table is None or (run.table.streamed >= 0).any() for run in runs)
+    return {*accept} if knows else {*accept, STREAMED}
+
+
+def strata_of(
+    run: Run, without: Collection[str] = ()
+) -> tuple[NDArray[np.int64], list[str]] | None:
     """
     Return the stratum of each request, as a code, and the names by code.
 
     Args:
         run: The run.
-        by_streaming: Whether streams are strata of their own.
+        without: Attributes that do not divide the requests.
 
     Returns:
         ``None`` if the run has no single requests.
@@ -101,29 +124,29 @@ def strata_of(run: Run, *, by_streaming: bool = True) -> tuple[NDArray[np.int64]
         return None
     labels: list[list[str]] = []
     for name in STRATA:
-        if name in table.groups:
+        if name in table.groups and name not in without:
             codes, values = table.groups[name]
             labels.append([values[code] if code >= 0 else "" for code in codes.tolist()])
-    if by_streaming:
-        labels.append([_STREAMED[code] for code in table.streamed.tolist()])
-    if not labels:
-        return np.zeros(len(table), np.int64), ["all"]
-    rows = [" ".join(filter(None, parts)) or "other" for parts in zip(*labels, strict=True)]
+    kinds = [" ".join(filter(None, parts)) for parts in zip(*labels, strict=True)]
+    streams: list[int] = [0] * len(table) if STREAMED in without else table.streamed.tolist()
+    kinds = kinds or [""] * len(table)
+    # A request that ended before its first call is taken for one that streams as the others do.
+    known = Counter(pair for pair in zip(kinds, streams, strict=True) if pair[1] >= 0)
+    usual = {kind: known[kind, 1] > known[kind, 0] for kind in dict.fromkeys(kinds)}
+    rows = [
+        f"{kind} streamed".strip() if (usual[kind] if stream < 0 else stream) else kind or "other"
+        for kind, stream in zip(kinds, streams, strict=True)
+    ]
     names = list(dict.fromkeys(rows))
     number = {name: code for code, name in enumerate(names)}
     return np.fromiter(map(number.__getitem__, rows), np.int64, len(rows)), names
 
 
-_STREAMED: Final = {1: "streamed", 0: "", -1: ""}
-
-
-def know_streaming(runs: Sequence[Run]) -> bool:
-    """Return whether each run states of all its requests whether they stream."""
-    return all(run.table is not None and (run.table.streamed >= 0).all() for run in runs)
-
-
 def mix_of(
-    before: Sequence[Run], after: Sequence[Run], percentile: float, *, accepted: bool = False
+    before: Sequence[Run],
+    after: Sequence[Run],
+    percentile: float,
+    accept: Collection[str] = (),
 ) -> Mix:
     """
     Return the mixes of both sides, and the second side under the mix of the first.
@@ -132,21 +155,30 @@ def mix_of(
         before: Runs of the first side.
         after: Runs of the second side.
         percentile: Percentile that the weighted runs must be able to give.
-        accepted: Whether the mix is the change that was made, so that the runs stay as they are.
+        accept: Names of what was changed on purpose: attributes that are no strata then, or the mix
+            itself, so that the runs stay as they are.
     """
-    by_streaming = know_streaming([*before, *after])
-    sides = [
-        [strata_of(run, by_streaming=by_streaming) for run in side] for side in (before, after)
-    ]
+    without = undivided([*before, *after], accept)
+    sides = [[strata_of(run, without) for run in side] for side in (before, after)]
     if any(strata is None for side in sides for strata in side):
         return Mix({}, {}, changed=False, refused="", runs=tuple(after))
     totals = [_totals(runs, side) for runs, side in zip((before, after), sides, strict=True)]
     one, two = ({name: part / sum(each.values()) for name, part in each.items()} for each in totals)
-    if not _has_changed(one, two, [_size(side) for side in (before, after)]):
-        return Mix(one, two, changed=False, refused="", runs=tuple(after))
-    if accepted:
+    beyond = fraction_above(percentile)
+    if not _has_changed(one, two, [_size(side) for side in (before, after)], beyond):
+        return Mix(
+            one,
+            two,
+            changed=False,
+            refused="",
+            runs=tuple(after),
+            is_accepted=(
+                not {MIX, *STRATA}.isdisjoint(accept) and mix_of(before, after, percentile).changed
+            ),
+        )
+    if MIX in accept:
         return Mix(one, two, changed=True, refused="", runs=tuple(after), is_weighted=False)
-    refused = _refused(one, two)
+    refused = _refused(one, two, beyond)
     runs: list[Run] = []
     if not refused:
         for run, strata in zip(after, sides[1], strict=True):
@@ -180,23 +212,32 @@ def _size(runs: Sequence[Run]) -> float:
 
 
 def _has_changed(
-    one: Mapping[str, float], two: Mapping[str, float], sizes: Sequence[float]
+    one: Mapping[str, float], two: Mapping[str, float], sizes: Sequence[float], beyond: float
 ) -> bool:
-    """Return whether a share changed by more than the tolerance, and by more than chance."""
-    for name in {**one, **two}:
+    """
+    Return whether the shares changed by more than the tolerance, and by more than chance.
+
+    The change is half of the sum of all changes: the share of the requests that are of another
+    kind. A high percentile needs a smaller tolerance, because a rare kind can be all of its tail.
+    """
+    names = {**one, **two}
+    changed = sum(abs(two.get(name, 0.0) - one.get(name, 0.0)) for name in names) / 2
+    if changed <= min(MIN_CHANGE, beyond / 2):
+        return False
+    parts = sum(1 / max(size, 1.0) for size in sizes)
+    chi_squared = 0.0
+    for name in names:
         before, after = one.get(name, 0.0), two.get(name, 0.0)
         both = (before * sizes[0] + after * sizes[1]) / max(sum(sizes), 1.0)
-        error = math.sqrt(both * (1 - both) * sum(1 / max(size, 1.0) for size in sizes))
-        change = abs(after - before)
-        if change > MIN_CHANGE and change > MIN_DEVIATIONS * error:
-            return True
-    return False
+        chi_squared += (after - before) ** 2 / (both * parts)
+    freedom = max(len(names) - 1, 1)
+    return chi_squared > freedom + MIN_DEVIATIONS * math.sqrt(2 * freedom)
 
 
-def _refused(one: Mapping[str, float], two: Mapping[str, float]) -> str:
+def _refused(one: Mapping[str, float], two: Mapping[str, float], beyond: float) -> str:
     for shares, others, word in ((one, two, "before"), (two, one, "after")):
         alone = {name: share for name, share in shares.items() if name not in others}
-        if sum(alone.values()) > MAX_ONE_SIDED:
+        if sum(alone.values()) > min(MAX_ONE_SIDED, MAX_OF_TAIL * beyond):
             name = max(alone, key=alone.__getitem__)
             return f"{sum(alone.values()):.0%} of the requests exist only {word}, such as {name}"
     name = max(one.keys() & two.keys(), key=lambda each: one[each] / two[each], default="")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from latspan._study.compare._mix import know_streaming, strata_of
+from latspan._study.compare._mix import strata_of, undivided
 from latspan._study.compare._question import Question
 from latspan._study.compare._rows import Change, judged_rows
 from latspan._study.compare._run import Run, reweighted
@@ -19,7 +19,9 @@ MIN_SHARE: Final = 0.10
 """Share of the requests from which a stratum is looked at."""
 
 
-def opposite_strata(before: Sequence[Run], after: Sequence[Run], asked: Question) -> Iterator[str]:
+def opposite_strata(
+    before: Sequence[Run], after: Sequence[Run], asked: Question, accept: Collection[str] = ()
+) -> Iterator[str]:
     """
     Yield the names of a stratum that improved and of one that became worse, if there are any.
 
@@ -27,14 +29,12 @@ def opposite_strata(before: Sequence[Run], after: Sequence[Run], asked: Question
         before: Runs of the first side.
         after: Runs of the second side.
         asked: The question.
+        accept: Attributes that were changed on purpose.
     """
     if len(before) + len(after) < 3:
         return
-    by_streaming = know_streaming([*before, *after])
-    sides = [
-        [(run, strata_of(run, by_streaming=by_streaming)) for run in side]
-        for side in (before, after)
-    ]
+    without = undivided([*before, *after], accept)
+    sides = [[(run, strata_of(run, without)) for run in side] for side in (before, after)]
     names = _large(sides)
     if len(names) < 2:
         return

@@ -25,7 +25,7 @@ from latspan._study.stats import student_tail
 
 __all__ = ["Order", "order_of"]
 
-MIN_RUNS: Final = 3
+MIN_RUNS: Final = 2
 """Runs of each side from which the order is judged."""
 
 MAX_EXPLAINED: Final = 0.5

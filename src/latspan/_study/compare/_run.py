@@ -52,6 +52,12 @@ _DURATION: Final = "duration"
 _FIRST_TOKEN: Final = "time_to_first_token"
 _UNTIL: Final = (_DURATION, _FIRST_TOKEN)
 _OF_CALLS: Final = ("time_per_output_token", "chunk_gap_max")
+_CHOSEN_BEFORE: Final = ("route", "inference_path", "model", "traffic_class")
+"""Attributes that divide requests into kinds, whatever the number of their values."""
+
+_MIN_COVERAGE: Final = 0.95
+"""Fraction of the completed requests that must report a length for it to be known."""
+
 _TAIL: Final = 90.0
 """Percentile from which lengths are compared next to their mean."""
 
@@ -228,7 +234,12 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
             f"{recording.folder} has no step {number}",
             hint=f"use a number from 0 to {len(accounts) - 1}",
         )
-    every = read_table(recording, _UNTIL, kind=measured_kind(recording) if about else None)
+    every = read_table(
+        recording,
+        _UNTIL,
+        kind=measured_kind(recording) if about else None,
+        attributes=_CHOSEN_BEFORE,
+    )
     run = run_of_table(
         every.rows(every.measured(max(number, 0))) if about else every,
         str(recording.folder),
@@ -363,6 +374,14 @@ def _run(run: Run, table: Table) -> Run:
     )
 
 
+def _covering(values: NDArray[np.float64], fine: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return lengths, none if too few of the completed requests report theirs."""
+    known = np.isfinite(values[fine])
+    if len(known) and known.mean() < _MIN_COVERAGE:
+        return np.full(len(values), math.nan)
+    return values
+
+
 def _has_streams(table: Table) -> bool:
     return bool((table.streamed[table.completed] == 1).any())
 
@@ -399,6 +418,7 @@ def _profile(table: Table, known: Profile) -> Profile:
     span_s = (table.start_ns[-1] - table.start_ns[0]) / 1e9 if len(table) > 1 else 0.0
     output = table.number("output_tokens")
     chunks = table.number("chunks")
+    output, chunks = (_covering(each, fine) for each in (output, chunks))
     has_tokens = bool(np.isfinite(output[fine]).any())
     lengths = output if has_tokens else chunks
     tokens_mean, tokens_error = _mean(output[fine], weight[fine])
@@ -419,8 +439,8 @@ def _profile(table: Table, known: Profile) -> Profile:
         long_output=long_mean,
         long_output_error=long_error,
         cached=float(cached[both] @ weight[both]) / input_sum if input_sum else None,
-        per_s=(table.requests - 1) / float(span_s) if span_s else None,
-        in_flight=float(table.duration_ns @ weight) / 1e9 / float(span_s) if span_s else None,
+        per_s=(table.requests - 1) / float(span_s) if span_s > 0 else None,
+        in_flight=float(table.duration_ns @ weight) / 1e9 / float(span_s) if span_s > 0 else None,
     )
 
 

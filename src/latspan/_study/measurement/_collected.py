@@ -41,8 +41,9 @@ class StepRequests:
     @classmethod
     def of(cls, table: Table, step: int) -> StepRequests:
         """Return the requests of a step, from 0, among those of a load test."""
-        if (table.streamed == 1).any():
-            # The requests of a load test are alike; older ones do not state that they stream.
+        if (table.streamed == 1).any() or not table.completed.any():
+            # The requests of a load test are alike; older ones do not state that they stream, and
+            # failed ones may not show it.
             table = replace(table, streamed=np.where(table.streamed < 0, 1, table.streamed))
         return cls(
             table.rows(table.measured(step)), table.rows((table.phase > 0) & (table.step == step))

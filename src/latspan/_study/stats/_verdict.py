@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -182,7 +182,11 @@ def target_verdict_of_weights(
     size = math.floor(requests / heaviest * (1 + _ROUNDING))
     misses = min(size, math.floor(surely / heaviest * (1 + _ROUNDING)))
     most = max(misses, min(size, math.ceil(perhaps / heaviest * (1 - _ROUNDING))))
-    return target_verdict(size, misses, percentile, undecided=most - misses, confidence=confidence)
+    found = target_verdict(size, misses, percentile, undecided=most - misses, confidence=confidence)
+    if perhaps - surely > _ROUNDING * requests:
+        return found
+    # Nothing is open: only the number of misses is no whole number.
+    return replace(found, misses=most, undecided=0)
 
 
 def requests_needed(misses: int, percentile: float, *, confidence: float = 0.95) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from latspan import semconv
 from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
 from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS
-from latspan._recording.folder import LARGEST
+from latspan._recording.folder import LARGEST, MIN_RATIO
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 from latspan._units import NS_PER_S
@@ -310,8 +310,8 @@ class Chunk:
         ratios = [row.get("ratio", 1) for row in rows]
         _check_types(ratios, _NUMBER)
         ratio = np.array(ratios, np.float64)
-        if not ((ratio > 0) & (ratio <= 1)).all():
-            raise ValueError("a ratio is not in (0, 1]")
+        if not ((ratio >= MIN_RATIO) & (ratio <= 1)).all():
+            raise ValueError("a ratio is out of range")
         columns["weight"] = 1 / ratio
 
     def _fill_load(self) -> None:
@@ -368,7 +368,7 @@ class Chunk:
             self.columns["until_headers"] = np.array(until, np.float64)
 
     def _fill_gaps(self) -> None:
-        gaps: list[Sequence[int]] = [row.get("chunk_gaps_ns", ()) for row in self._rows]
+        gaps: list[Sequence[int]] = [row.get("chunk_gaps_ns") or () for row in self._rows]
         if not any(gaps):
             return
         medians, stalled = [nan] * len(gaps), [nan] * len(gaps)

@@ -50,7 +50,7 @@ _CHUNK: Final = 256
 
 _FIRST_TOKEN: Final = "time_to_first_token"
 _FIRST_VISIBLE: Final = "time_to_first_visible_token"
-DAMAGED: Final = (*UNREADABLE, OverflowError)
+DAMAGED: Final = UNREADABLE
 """Exceptions of lines that cannot be read."""
 
 _OF_TABLES: Final = {

@@ -185,7 +185,11 @@ class Table:
             self.duration_ns.astype(np.float64) if metric == "duration" else self.number(metric)
         )
         has_value = ~np.isnan(values)
-        code = (self.outcome.astype(np.int64) * 2 + has_value) * 3 + self.streamed % 3
+        streamed = self.streamed
+        if metric in FIRST_WAITS and not has_value.any() and not (streamed == 1).any():
+            # No request of the table streams, so those of which it is unknown do not either.
+            streamed = np.zeros_like(streamed)
+        code = (self.outcome.astype(np.int64) * 2 + has_value) * 3 + streamed % 3
         state = _codes_of_states(metric, self.kind)[code]
         bound = values
         if metric in FIRST_WAITS:
