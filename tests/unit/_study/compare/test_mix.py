@@ -1,0 +1,131 @@
+"""The mix of requests: it is no effect of a change, and the strata are compared under one mix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from latspan._study.compare import Judgement, Question, Run, compare
+from latspan.integrations import Outcome
+from latspan.testing import MetricValue, RequestRecord, Segment
+from support.comparisons import runs
+
+P50: Final = Question("duration", 50)
+P95: Final = Question("duration", 95)
+
+
+def _scaled(record: RequestRecord, factor: float) -> RequestRecord:
+    """Return a call that takes ``factor`` times as long."""
+
+    def at(instant_ns: int) -> int:
+        return round(instant_ns * factor)
+
+    return replace(
+        record,
+        duration_ns=at(record.duration_ns),
+        segments=tuple(
+            Segment(each.name, at(each.start_ns), at(each.end_ns), each.source)
+            for each in record.segments
+        ),
+        metrics={name: MetricValue(at(each.value)) for name, each in record.metrics.items()},
+    )
+
+
+def by_route(record: RequestRecord) -> RequestRecord:
+    """Return a call that is ten times as slow on a slow route."""
+    is_slow = record.attributes["route"].startswith("/slow")
+    return _scaled(record, 10.0) if is_slow else record
+
+
+def _sides(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[list[Run], list[Run]]:
+    one = runs(0, 3, routes=before, change=by_route)
+    return one, runs(50, 3, routes=after, change=by_route)
+
+
+MOSTLY_SLOW: Final = ("/slow",) * 4 + ("/fast",)
+MOSTLY_FAST: Final = ("/fast",) * 4 + ("/slow",)
+
+
+def test_more_requests_of_a_fast_route_are_no_improvement() -> None:
+    """80 % of the requests are slow before and 20 % after; no route changed."""
+    found = compare(*_sides(MOSTLY_SLOW, MOSTLY_FAST), P50)
+    assert found.judgement not in (Judgement.IMPROVED, Judgement.WORSE)
+    assert found.mix is not None
+    assert found.mix.changed
+    assert found.goal.ratio == pytest.approx(1, abs=0.15)
+    assert any("The mix of requests changed" in note for note in found.notes)
+
+
+def test_a_change_behind_a_changed_mix_is_found() -> None:
+    """Every route is 40 % faster, and there are more slow requests."""
+    before = runs(0, routes=MOSTLY_FAST, change=by_route)
+    factors = {"queue": 0.6, "prefill": 0.6, "decode": 0.6}
+    after = runs(50, routes=MOSTLY_SLOW, change=by_route, factors=factors)
+    assert compare(before, after, P50).judgement is Judgement.IMPROVED
+
+
+def test_a_mix_of_many_small_routes_is_seen() -> None:
+    """No route has more than 5 % of the requests, and the slow ones become rare."""
+    slow, fast = (tuple(f"/{kind}{number}" for number in range(20)) for kind in ("slow", "fast"))
+    found = compare(*_sides((*slow * 4, *fast), (*fast * 4, *slow)), P50)
+    assert found.mix is not None
+    assert found.mix.changed
+    assert found.judgement is not Judgement.IMPROVED
+
+
+def test_a_rare_route_decides_a_high_percentile() -> None:
+    """7 % and 3 % of the requests: less than five points, and all of the tail."""
+    before = ("/slow",) * 7 + ("/fast",) * 93
+    after = ("/slow",) * 3 + ("/fast",) * 97
+    found = compare(*_sides(before, after), P95)
+    assert found.judgement is not Judgement.IMPROVED
+
+
+def test_a_route_of_one_side_is_not_interpretable() -> None:
+    """There is nothing to weigh; the reason names the route."""
+    found = compare(*_sides(("/fast", "/slow"), ("/fast",)), P50)
+    assert found.judgement is Judgement.NOT_INTERPRETABLE
+    assert "/slow" in found.sentence
+
+
+def test_an_accepted_mix_is_compared_as_it_is() -> None:
+    """The change was to send fewer slow requests."""
+    found = compare(*_sides(MOSTLY_SLOW, MOSTLY_FAST), P50, accept=["mix"])
+    assert found.judgement is Judgement.IMPROVED
+
+
+def _failing(record: RequestRecord) -> RequestRecord:
+    """Return a call that fails on the slow route in one of five cases."""
+    fails = record.attributes["route"] == "/slow" and record.start_epoch_ns // 10**8 // 5 % 5 == 0
+    return replace(record, outcome=Outcome.ERROR, metrics={}) if fails else record
+
+
+def test_more_requests_of_a_failing_route_are_no_more_failures() -> None:
+    """The route fails as often as before."""
+    before = runs(0, 3, routes=MOSTLY_FAST, change=_failing)
+    after = runs(50, 3, routes=MOSTLY_SLOW, change=_failing)
+    found = compare(before, after, P50)
+    assert not found.failures.more
+
+
+def _one_unknown(record: RequestRecord) -> RequestRecord:
+    """Return a call of which one does not state whether it streams."""
+    is_first = record.start_epoch_ns == 1_700_000_000_000_000_000
+    streamed = record.attributes["route"] == "/slow"
+    if is_first:
+        return replace(
+            by_route(record), outcome=Outcome.CANCELLED, metrics={}, attributes={"model": "m"}
+        )
+    return replace(by_route(record), streamed=streamed, attributes={"model": "m"})
+
+
+def test_one_request_of_an_unknown_kind_does_not_switch_the_strata_off() -> None:
+    """Streams are slow and become rare; one request ended before it was known to stream."""
+    before = runs(0, 3, routes=MOSTLY_SLOW, change=_one_unknown)
+    after = runs(50, 3, routes=MOSTLY_FAST, change=_one_unknown)
+    found = compare(before, after, P50)
+    assert found.mix is not None
+    assert found.mix.changed
+    assert found.judgement is not Judgement.IMPROVED
