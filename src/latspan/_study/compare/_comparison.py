@@ -315,6 +315,11 @@ def _doubts(differ: Sequence[Difference], failures: Failures, order: Order) -> I
 
 
 def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Iterator[str]:
+    if not mix.before:
+        yield (
+            "The mix of requests is unknown, so a change of it looks like a change of speed:"
+            " baselines and histograms do not store it."
+        )
     if mix.changed and not mix.refused and mix.is_weighted:
         one, two = mix.text()
         samples = [run.samples[asked.metric] for run in after if asked.metric in run.samples]

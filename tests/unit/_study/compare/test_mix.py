@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from latspan._study.compare import Judgement, Question, Run, compare
+from latspan._study.compare import (
+    Judgement,
+    Question,
+    Run,
+    baseline_document,
+    compare,
+    runs_of_baseline,
+)
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment
 from support.comparisons import runs
@@ -56,6 +64,16 @@ def test_more_requests_of_a_fast_route_are_no_improvement() -> None:
     assert found.mix.changed
     assert found.goal.ratio == pytest.approx(1, abs=0.15)
     assert any("The mix of requests changed" in note for note in found.notes)
+
+
+def test_a_baseline_states_that_it_has_no_mix() -> None:
+    """It stores no routes, so a change of the mix cannot be told from a change of speed."""
+    before, after = _sides(MOSTLY_SLOW, MOSTLY_FAST)
+    stored = runs_of_baseline(json.loads(json.dumps(baseline_document(before))), "b.json")
+    found = compare(stored, after, P50)
+    assert found.mix is None
+    assert any("The mix of requests is unknown" in note for note in found.notes)
+    assert not any("is unknown" in note for note in compare(before, after, P50).notes)
 
 
 def test_a_change_behind_a_changed_mix_is_found() -> None:
