@@ -384,9 +384,12 @@ def _output_lengths(before: Sequence[Profile], after: Sequence[Profile]) -> Iter
 
     Longer answers take longer, and equal means may hide another tail. Without tokens the number of
     chunks is compared; if that is unknown too, an improvement may be one of shorter answers.
+    Requests without a call have no answer of a model, so nothing is unknown.
     """
     lengths = [[each.lengths for each in side] for side in (before, after)]
     known = [[each for each in side if each is not None] for side in lengths]
+    if not any(known) and all(each.with_calls == 0 for each in (*before, *after)):
+        return
     if any(None in side for side in lengths) or not all(known):
         words = ["unknown" if None in side or not side else "known" for side in lengths]
         yield Difference("output_length", words[0], words[1], Weight.IMPROVEMENT)

@@ -113,6 +113,7 @@ class Profile:
 
     Args:
         models: Models that answered.
+        with_calls: Fraction of the requests that contain a call.
         input_tokens: Mean number of input tokens.
         input_error: Standard error of that mean.
         long_input: Mean number of input tokens of the longest tenth.
@@ -130,6 +131,7 @@ class Profile:
     """
 
     models: tuple[str, ...] = ()
+    with_calls: float | None = None
     input_tokens: float | None = None
     input_error: float | None = None
     long_input: float | None = None
@@ -428,6 +430,7 @@ def _profile(table: Table, known: Profile) -> Profile:
     long_input, long_input_error = _longest(tokens, weight)
     return replace(
         known,
+        with_calls=float(weight[table.chains > 0].sum()) / table.requests if len(table) else None,
         input_tokens=input_mean,
         input_error=input_error,
         long_input=long_input,

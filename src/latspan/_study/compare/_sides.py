@@ -123,6 +123,7 @@ def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
         cut=known.cut,
         samples=samples,
         profile=Profile(
+            with_calls=None if Kind.CALL in present else 0.0,
             output_tokens=_mean(snapshot, "output_tokens", kind),
             input_tokens=_mean(snapshot, "input_tokens", kind),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from latspan import Kind
 from latspan._study.compare import Judgement, Question, Run, compare
 from latspan.errors import ConfigError
-from latspan.testing import RequestRecord
+from latspan.testing import RequestRecord, TokenCounts
 from support.comparisons import runs
 
 P95 = Question("duration", 95)
@@ -65,6 +66,33 @@ def test_shorter_answers_are_not_faster_ones() -> None:
     found = compare(runs(0), runs(50, output=80, factors={"decode": 0.8}), P95)
     assert found.judgement is Judgement.NOT_INTERPRETABLE
     assert "output_length" in found.sentence
+
+
+def _without_lengths(record: RequestRecord) -> RequestRecord:
+    """Return a call of a server that reports no tokens."""
+    return replace(record, tokens=TokenCounts(), metrics={"duration": record.metrics["duration"]})
+
+
+def _of_stages(record: RequestRecord) -> RequestRecord:
+    """Return a request that calls no model."""
+    return replace(_without_lengths(record), kind=Kind.REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("change", "judgement"),
+    [(_without_lengths, Judgement.INCONCLUSIVE), (_of_stages, Judgement.IMPROVED)],
+)
+def test_only_answers_of_a_model_may_be_shorter(
+    change: Callable[[RequestRecord], RequestRecord], judgement: Judgement
+) -> None:
+    """Half the time may be half the tokens, unless no model is called."""
+    found = compare(
+        runs(0, change=change),
+        runs(50, change=change, factors={"prefill": 0.5, "decode": 0.5}),
+        P95,
+    )
+    assert found.judgement is judgement
+    assert ("answers may be shorter" in found.sentence) is (judgement is Judgement.INCONCLUSIVE)
 
 
 def test_a_difference_of_length_by_chance_explains_nothing() -> None:
