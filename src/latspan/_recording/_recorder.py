@@ -503,7 +503,7 @@ class Recorder:
             self._log_queue.append(
                 partial(_log_overflow, metric=key.metric, cardinality_limit=self._series_limit)
             )
-        # Without the outcome, values and lower bounds could not be told apart.
+        # Only the outcome divides values from lower bounds.
         kind, outcome = key.subject.kind, key.subject.outcome
         return SeriesKey(key.metric, Subject(kind, outcome=outcome, overflow="true"))
 

@@ -44,7 +44,7 @@ __all__ = ["LineCounter"]
 _BATCH: Final = 256
 """Number of lines that wait to be counted: few, so that garbage collections stay short."""
 
-_LARGEST_WEIGHT: Final = 10_000
+_MAX_WEIGHT: Final = 10_000
 """Maximum number of requests that a sampled line represents; a damaged line may state more."""
 
 _TOKENS: Final = ("input", "cached", "output", "reasoning")
@@ -114,7 +114,7 @@ class LineCounter:
         rest = self._rests.get(labels)
         if rest is None:
             rest = self._random.random()
-        rest += min(1 / ratio, _LARGEST_WEIGHT)
+        rest += min(1 / ratio, _MAX_WEIGHT)
         whole = math.floor(rest)
         self._rests[labels] = rest - whole
         return whole

@@ -36,7 +36,7 @@ _MOST_STEP: Final = 2.0
 """Largest ratio of a projected load to the nearest rung below saturation."""
 
 _FEWEST_STABLE: Final = 3
-_MOST_FAILED: Final = 0.01
+_MAX_FAILED: Final = 0.01
 """Largest fraction of failed requests of a rung that the model is fitted to."""
 
 _MOST_ERROR: Final = 2.0
@@ -275,7 +275,7 @@ class Projector:
             )
         for each in self.points:
             incomplete = each.failed + each.given_up
-            if incomplete > _MOST_FAILED * each.requests:
+            if incomplete > _MAX_FAILED * each.requests:
                 return Refusal(
                     f"{incomplete:,} of {each.requests:,} requests failed or were given up at"
                     f" {each.rate_per_s:.4g}/s, and the model has no failures",

@@ -35,7 +35,7 @@ __all__ = ["Comparison", "Failures", "compare", "compare_by"]
 _DEFAULT_RUNS: Final = 5
 _LEVEL: Final = 0.05
 _SURE: Final = 0.01
-_LEAST_MORE: Final = 0.005
+_MIN_MORE: Final = 0.005
 """Largest increase of the fraction of failed requests that does not count."""
 
 
@@ -432,7 +432,7 @@ def _failures(before: Sequence[Run], after: Sequence[Run]) -> Failures:
         found = [round(count / by) for count, by in zip(counts, scale, strict=True)]
         sizes = [max(1, round(size / by)) for size, by in zip(units, scale, strict=True)]
         return (
-            shares[1] - shares[0] > _LEAST_MORE
+            shares[1] - shares[0] > _MIN_MORE
             and more_often(min(found[0], sizes[0]), sizes[0], min(found[1], sizes[1]), sizes[1])
             < _SURE
         )

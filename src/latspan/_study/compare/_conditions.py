@@ -31,7 +31,7 @@ _MOST_CACHED: Final = 0.10
 """A change of the cached fraction of the input up to this is not a difference."""
 _MOST_REUSED: Final = 0.10
 """A change of the share of requests on a reused connection up to this is not a difference."""
-_MOST_RATE: Final = 0.25
+_MAX_RATE_CHANGE: Final = 0.25
 """A relative change of the request rate up to this is not a difference. Not used for load tests."""
 RATE: Final = "rate"
 """Name of the condition that is the number of requests per second."""
@@ -340,7 +340,7 @@ def _rates(before: Sequence[Profile], after: Sequence[Profile]) -> Iterator[Diff
     )
     if not (rates[0] and rates[1]) or min(rates[0], rates[1]) <= 0:
         return
-    limit = math.log1p(_MOST_RATE)
+    limit = math.log1p(_MAX_RATE_CHANGE)
     if abs(math.log(rates[1] / rates[0])) <= limit:
         return
     error = math.hypot(*(_error([each.per_s for each in side]) for side in (before, after)))

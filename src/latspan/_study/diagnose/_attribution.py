@@ -51,7 +51,7 @@ Bands have few units and there are few blocks, so the spread itself is uncertain
 
 _FEW_INDEPENDENT: Final = 30
 """Number of independent values below which the bootstrap underestimates the variation."""
-_LEAST_RIVAL: Final = 0.1
+_MIN_RIVAL: Final = 0.1
 """Minimum share of a segment for which the number of independent values is computed."""
 
 _LARGE: Final = 200_000
@@ -205,7 +205,7 @@ def attribute(table: RequestTable) -> Attribution | None:
                 source=table.sources.get(table.names[index], Source.MEASURED),
                 independent=(
                     _independent(segments[:, index].astype(np.float64))
-                    if shares[index] >= _LEAST_RIVAL
+                    if shares[index] >= _MIN_RIVAL
                     else math.inf
                 ),
             )

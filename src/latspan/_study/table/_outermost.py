@@ -14,7 +14,7 @@ from typing import Any, Final
 from latspan import semconv
 from latspan._segments import Kind
 from latspan._study.table._columns import Columns
-from latspan._study.table._reading import DAMAGED, finished, is_readable
+from latspan._study.table._reading import add_readable, finished
 from latspan._study.table._table import Table
 
 __all__ = ["OutermostReader"]
@@ -65,15 +65,7 @@ class OutermostReader:
         Returns:
             The number of lines that cannot be read.
         """
-        try:
-            self._add(rows, file)
-        except DAMAGED:
-            readable = [row for row in rows if is_readable(row)]
-            if len(readable) == len(rows):
-                raise
-            self._add(readable, file)
-            return len(rows) - len(readable)
-        return 0
+        return add_readable(rows, lambda readable: self._add(readable, file))
 
     def _add(self, rows: Sequence[Mapping[str, Any]], file: int) -> None:
         counted = [

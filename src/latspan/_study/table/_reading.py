@@ -8,7 +8,7 @@ first (:mod:`._columns`); at the end, calls are joined to the requests that they
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "DAMAGED",
     "TableReader",
+    "add_readable",
     "finished",
-    "is_readable",
     "read_rows",
     "read_table",
     "rows_of_records",
@@ -50,8 +49,6 @@ _CHUNK: Final = 256
 
 _FIRST_TOKEN: Final = "time_to_first_token"
 _FIRST_VISIBLE: Final = "time_to_first_visible_token"
-DAMAGED: Final = UNREADABLE
-"""Exceptions of lines that cannot be read."""
 
 _OF_TABLES: Final = {
     "start_ns": np.int64,
@@ -199,15 +196,7 @@ class TableReader:
         Returns:
             The number of lines that cannot be read.
         """
-        try:
-            self._add(rows, file)
-        except DAMAGED:
-            readable = [row for row in rows if is_readable(row)]
-            if len(readable) == len(rows):
-                raise
-            self._add(readable, file)
-            return len(rows) - len(readable)
-        return 0
+        return add_readable(rows, lambda readable: self._add(readable, file))
 
     def _add(self, rows: Sequence[Mapping[str, Any]], file: int) -> None:
         by_kind: dict[Kind, list[Mapping[str, Any]]] = {}
@@ -310,11 +299,35 @@ _KINDS: Final = {kind.value: kind for kind in Kind}
 _WITHOUT_SCOPE: Final = frozenset({Kind.CALL, Kind.HTTP})
 
 
-def is_readable(row: Mapping[str, Any]) -> bool:
+def add_readable(
+    rows: Sequence[Mapping[str, Any]], add: Callable[[Sequence[Mapping[str, Any]]], None]
+) -> int:
+    """
+    Add lines; if some of them are damaged, the others.
+
+    Args:
+        rows: Lines as mappings.
+        add: Adds all lines or, if it raises, none.
+
+    Returns:
+        The number of lines that cannot be read.
+    """
+    try:
+        add(rows)
+    except UNREADABLE:
+        readable = [row for row in rows if _is_readable(row)]
+        if len(readable) == len(rows):
+            raise
+        add(readable)
+        return len(rows) - len(readable)
+    return 0
+
+
+def _is_readable(row: Mapping[str, Any]) -> bool:
     """Return whether the fields of a line have the types and ranges of the schema."""
     try:
         check_row(row)
         Columns(Kind(row["kind"]), ("duration",)).prepare([row])
-    except DAMAGED:
+    except UNREADABLE:
         return False
     return True

@@ -67,7 +67,7 @@ def test_more_requests_of_a_fast_route_are_no_improvement() -> None:
 
 
 def test_a_baseline_states_that_it_has_no_mix() -> None:
-    """It stores no routes, so a change of the mix cannot be told from a change of speed."""
+    """It stores no routes, so a change of the mix looks like a change of speed."""
     before, after = _sides(MOSTLY_SLOW, MOSTLY_FAST)
     stored = runs_of_baseline(json.loads(json.dumps(baseline_document(before))), "b.json")
     found = compare(stored, after, P50)
