@@ -185,7 +185,7 @@ def _correlated(random: np.random.Generator, size: int) -> Values:
 def _pooled(side: Sequence[Run]) -> Values:
     return np.concatenate(
         [
-            np.repeat(sample.values, sample.counts.astype(np.int64))
+            np.repeat(sample.values, sample.counts.astype(np.int64)).astype(np.float64)
             for sample in (run.samples["duration"] for run in side)
         ]
     )

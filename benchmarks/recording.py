@@ -13,10 +13,10 @@ per second of the worker thread, which the row *polls* measures in an idle proce
 *columns* is ``columns()`` with four names. *After a kill* is ``snapshot()`` if every line has to
 be counted, because histograms are missing. The memory is the peak of the process, with numpy.
 
-*Diagnosing* is ``latspan diagnose --json`` on the same recording, and *comparing* is ``latspan
-compare --json`` of two recordings with a tenth of the requests each. *Relative to its tenth* is the
-CPU time of a diagnosis as a percentage of ten times that of a recording with a tenth of the
-requests: 100 % is a cost that is linear in the number of requests.
+``report``, ``diagnose`` and ``scorecard`` are these commands on the same recording, and ``compare``
+compares it with a recording of a tenth of the requests. *Relative to its tenth* is the CPU time of
+a diagnosis as a percentage of ten times that of a recording with a tenth of the requests: 100 % is
+a cost that is linear in the number of requests.
 
 Caveats: the lines are those of one call with other durations. The file system is that of the
 temporary folder, and its writes are cached.
@@ -59,6 +59,7 @@ _LINES: Final = 1_000_000
 _QUICK_LINES: Final = 100_000
 _POLLED_S: Final = 2
 _TIME: Final = Target(most=60_000)
+_STUDIED: Final = Target(most=30_000)
 _MEMORY: Final = Target(most=500_000_000 / 2**20)
 
 _READER: Final = """
@@ -82,7 +83,7 @@ import contextlib, io, resource, sys, time
 import latspan.cli
 before = time.process_time()
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-    latspan.cli.main([*sys.argv[1:], "--json"])
+    latspan.cli.main(sys.argv[1:])
 took = time.process_time() - before
 print(1, took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
@@ -182,20 +183,17 @@ def _opened(folder: Path, lines: int, what: str, *, limit: Target | None = _TIME
 
 def _studied(whole: Path, lines: int) -> Iterator[Row]:
     """Yield the rows of the commands that read every request of a recording."""
-    tenths = [whole.with_name(each) for each in ("before", "after")]
-    for seed, folder in enumerate(tenths):
-        _write(folder, lines // 10, seed=seed)
-    small = _taken(_COMMAND, "diagnose", str(tenths[0]))
-    large = _taken(_COMMAND, "diagnose", str(whole))
-    title = f"diagnosing {_LINES:,} requests"
-    yield _row(title, large[0] * _LINES / lines, "ms", None)
-    relative = 100 * large[0] / (10 * small[0])
-    yield _row(f"{title}, relative to its tenth", relative, "%", Target(most=120))
-    yield _row(f"{title}, memory", large[1] / 2**20, "MiB", _MEMORY)
-    both = _taken(_COMMAND, "compare", *map(str, tenths))
-    title = f"comparing twice {_LINES // 10:,} requests"
-    yield _row(title, both[0] * _LINES / lines, "ms", None)
-    yield _row(f"{title}, memory", both[1] / 2**20, "MiB", None)
+    tenth = whole.with_name("tenth")
+    _write(tenth, lines // 10, seed=0)
+    for command, *others in (("report",), ("diagnose",), ("scorecard",), ("compare", str(tenth))):
+        large = _taken(_COMMAND, command, str(whole), *others)
+        title = f"{command} of {_LINES:,} requests"
+        yield _row(title, large[0] * _LINES / lines, "ms", _STUDIED)
+        if command == "diagnose":
+            small = _taken(_COMMAND, command, str(tenth))
+            relative = 100 * large[0] / (10 * small[0])
+            yield _row(f"{title}, relative to its tenth", relative, "%", Target(most=120))
+        yield _row(f"{title}, memory", large[1] / 2**20, "MiB", _MEMORY)
 
 
 def _row(what: str, value: float, unit: Unit, target: Target | None) -> Row:

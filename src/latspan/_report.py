@@ -12,6 +12,7 @@ from latspan._segments import Kind, kind_named
 if TYPE_CHECKING:
     from latspan._recording import Snapshot
     from latspan._recording.folder import Recording
+    from latspan._study.diagnose import Diagnosis
     from latspan.reports import DiagnosisReport, Report
 
 __all__ = ["diagnose", "report", "report_of_recording", "report_of_snapshot"]
@@ -118,7 +119,7 @@ def report_of_recording(
     """
     from latspan.reports import Report
 
-    snapshot = recording.snapshot()
+    snapshot, closing = _read(recording)
     notes = recording.notes
     if not snapshot.series and not notes and empty_reason is None:
         notes = (_NOTHING_RECORDED,)
@@ -126,23 +127,36 @@ def report_of_recording(
         replace(snapshot, empty_reason=empty_reason),
         expected,
         "\n".join(notes),
-        closing=_closing(recording),
+        closing=closing,
     )
 
 
-def _closing(source: Snapshot | Recording) -> DiagnosisReport | None:
+def _read(recording: Recording) -> tuple[Snapshot, DiagnosisReport | None]:
+    """Return the snapshot of a recording and its diagnosis; its lines are read once."""
+    try:
+        from latspan._study.diagnose import diagnose_recording
+    except ImportError:
+        return recording.snapshot(), None
+    from latspan._recording.folder import SnapshotReader
+
+    reader = SnapshotReader(recording)
+    closing = _brief(diagnose_recording(recording, beside=reader))
+    return reader.snapshot(), closing
+
+
+def _closing(snapshot: Snapshot) -> DiagnosisReport | None:
     """Return the diagnosis; ``None`` if there are too few requests, or numpy is missing."""
     try:
-        from latspan._study.diagnose import Conclusion, diagnose, diagnose_recording, parse_goal
+        from latspan._study.diagnose import diagnose, parse_goal
     except ImportError:
         return None
-    from latspan._recording import Snapshot
+    return _brief(diagnose(snapshot.records, parse_goal("p95 duration")))
+
+
+def _brief(diagnosis: Diagnosis) -> DiagnosisReport | None:
+    from latspan._study.diagnose import Conclusion
     from latspan.reports import DiagnosisReport
 
-    if isinstance(source, Snapshot):
-        diagnosis = diagnose(source.records, parse_goal("p95 duration"))
-    else:
-        diagnosis = diagnose_recording(source)
     if diagnosis.conclusion in (Conclusion.TOO_FEW, Conclusion.UNRELIABLE):
         return None
     return DiagnosisReport(diagnosis, is_brief=True)

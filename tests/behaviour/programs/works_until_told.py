@@ -71,8 +71,16 @@ def calls_of(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def told(values: Distribution) -> dict[str, float | None]:
+def told(values: Distribution) -> dict[str, Any]:
+    everyone = {
+        "cut": values.cut(),
+        "failed": values.failed(),
+        "p95_bounds": values.percentile_bounds(95, unit="s") if values.count() >= 20 else None,
+    }
+    # A panel shows the values seen; requests without one are in metrics of their own.
+    values = replace(values, population=None)
     return {
+        **everyone,
         "count": values.count(),
         "mean": values.mean(unit="s"),
         "p95": percentile(values, 95),

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
+    from latspan._recording.folder._checks import LARGEST, MIN_RATIO, UNREADABLE
     from latspan._recording.folder._conditions import host_conditions
-    from latspan._recording.folder._lines import (
-        LARGEST,
-        MIN_RATIO,
-        UNREADABLE,
-        check_row,
-        row_of,
-        row_of_record,
-    )
+    from latspan._recording.folder._lines import row_of_record
     from latspan._recording.folder._manifest import (
         SCHEMA,
         Manifest,
@@ -32,11 +26,13 @@ if TYPE_CHECKING:
     from latspan._recording.folder._reader import (
         CONVERTED,
         RECORDS_KEPT,
+        LineChunk,
         Recording,
-        count_unreadable,
+        SnapshotReader,
+        chunks_of,
         counted,
-        line_chunks,
         open_recording,
+        without_collections,
     )
     from latspan._recording.folder._watched import Watcher, watched_reading
     from latspan._recording.folder._writer import LARGEST_FILE, RecordFile, prepare
@@ -49,55 +45,55 @@ __all__ = [
     "RECORDS_KEPT",
     "SCHEMA",
     "UNREADABLE",
+    "LineChunk",
     "Manifest",
     "Origin",
     "RecordFile",
     "Recording",
+    "SnapshotReader",
     "Watcher",
     "begin_recording",
-    "check_row",
-    "count_unreadable",
+    "chunks_of",
     "counted",
     "host_conditions",
     "is_recording",
     "join_recording",
-    "line_chunks",
     "open_recording",
     "prepare",
     "refuse_copies",
-    "row_of",
     "row_of_record",
     "watched_reading",
+    "without_collections",
 ]
 
 __getattr__ = lazy_getattr(
     __name__,
     {
         "CONVERTED": "_reader",
-        "LARGEST": "_lines",
+        "LARGEST": "_checks",
         "LARGEST_FILE": "_writer",
-        "MIN_RATIO": "_lines",
+        "MIN_RATIO": "_checks",
         "RECORDS_KEPT": "_reader",
         "SCHEMA": "_manifest",
-        "UNREADABLE": "_lines",
+        "UNREADABLE": "_checks",
         "Manifest": "_manifest",
         "Origin": "_manifest",
         "RecordFile": "_writer",
         "Recording": "_reader",
         "Watcher": "_watched",
         "begin_recording": "_manifest",
-        "check_row": "_lines",
-        "count_unreadable": "_reader",
+        "LineChunk": "_reader",
+        "SnapshotReader": "_reader",
+        "chunks_of": "_reader",
         "counted": "_reader",
         "host_conditions": "_conditions",
         "is_recording": "_manifest",
         "join_recording": "_manifest",
-        "line_chunks": "_reader",
         "open_recording": "_reader",
         "prepare": "_writer",
         "refuse_copies": "_manifest",
-        "row_of": "_lines",
         "row_of_record": "_lines",
         "watched_reading": "_watched",
+        "without_collections": "_reader",
     },
 )

@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-__all__ = ["LineSample", "kind_of_line"]
+__all__ = ["LineSample", "duration_of_line", "kind_of_line"]
 
 _KIND: Final = b'{"kind":"'
 _DURATION: Final = b'"duration_ns":'
 
 
-def kind_of_line(line: bytes) -> bytes:
+def kind_of_line(line: bytes) -> str:
     """Return the kind of a line."""
-    return line[len(_KIND) : line.find(b'"', len(_KIND))]
+    return line[len(_KIND) : line.find(b'"', len(_KIND))].decode("utf-8", "replace")
 
 
-def _duration_of(line: bytes) -> int:
+def duration_of_line(line: bytes) -> int:
+    """Return the duration of a line in nanoseconds; 0 if it has none."""
     begin = line.find(_DURATION)
     if begin < 0:
         return 0
@@ -50,11 +51,17 @@ class LineSample:
         self._longest_ns = -1
         self._longest: tuple[int, int, bytes] | None = None
 
-    def add(self, file: int, line: bytes) -> None:
-        """Add a line of a file, perhaps in place of another one."""
+    def add(self, file: int, line: bytes, duration_ns: int) -> None:
+        """
+        Add a line, perhaps in place of another one.
+
+        Args:
+            file: Number of its file.
+            line: The line.
+            duration_ns: Its duration.
+        """
         item = self._seen, file, line
         self._seen += 1
-        duration_ns = _duration_of(line)
         if duration_ns > self._longest_ns:
             self._longest_ns, self._longest = duration_ns, item
         if len(self._chosen) < self._size:

@@ -11,38 +11,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from latspan import semconv
 from latspan._metrics import MetricValue
 from latspan._recording._record import RequestRecord
+from latspan._recording.folder._checks import check_rows
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
-from latspan._units import NS_PER_S
 from latspan._wire import written
 
-__all__ = [
-    "LARGEST",
-    "LOOKED_UP",
-    "MIN_RATIO",
-    "UNREADABLE",
-    "check_details",
-    "check_row",
-    "compact_line",
-    "line_of",
-    "record_of",
-    "row_of",
-    "row_of_record",
-]
-
-UNREADABLE: Final = (
-    ValueError,
-    KeyError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
-"""Exceptions of a line that is cut off, or that another program wrote."""
+__all__ = ["compact_line", "line_of", "record_of", "record_of_row", "row_of", "row_of_record"]
 
 _MEASURED: Final = Source.MEASURED
 _TOKEN_SOURCES: Final = {source.value: source for source in TokenSource}
@@ -130,12 +106,6 @@ def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
     return fields
 
 
-LARGEST: Final = 2**62
-"""Largest time, count or other number in a line: the sum of any two fits into 64 bits."""
-
-_LONGEST_LAG_S: Final = LARGEST / NS_PER_S
-
-
 def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
@@ -146,124 +116,15 @@ _decode: Final = json.JSONDecoder(parse_constant=_refuse).decode
 
 def row_of(line: str | bytes) -> dict[str, Any]:
     """
-    Return the fields of a line; those that columns use have the types and ranges of the schema.
+    Return the fields of a line, which have the types and ranges of the schema.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError, RecursionError: As :func:`record_of`.
     """
     text = line if isinstance(line, str) else line.decode("utf-8", "surrogatepass")
     fields: dict[str, Any] = _decode(text)
-    check_row(fields)
+    check_rows((fields,))
     return fields
-
-
-def check_row(fields: Mapping[str, Any]) -> None:
-    """
-    Check that the fields that columns use have the types and ranges of the schema.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError, RecursionError: As :func:`record_of`.
-    """
-    start_ns, duration_ns = fields["start_epoch_ns"], fields["duration_ns"]
-    if (
-        type(start_ns) is not int
-        or type(duration_ns) is not int
-        or not -LARGEST <= start_ns <= LARGEST
-        or not 0 <= duration_ns <= LARGEST
-        or type(fields["name"]) is not str
-        or fields["kind"] not in _KINDS
-        or fields["outcome"] not in _OUTCOMES
-    ):
-        raise ValueError("a field has another type or range")
-    _check_segments(fields["segments"])
-    if "metrics" in fields:
-        _check_metrics(fields["metrics"].values())
-    check_details(fields)
-    if fields.get("tokens") is not None:
-        for name, count in fields["tokens"].items():
-            if (type(count) is not int or not 0 <= count <= LARGEST) and name != "source":
-                raise ValueError("a number of tokens has another type or range")
-
-
-def check_details(fields: Mapping[str, Any]) -> None:
-    """
-    Check attributes, details, ratio and ``streamed``, which have no values for histograms.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError, RecursionError: As :func:`record_of`.
-    """
-    if "attributes" in fields:
-        # Joining raises if one of them is not a text.
-        "".join(fields["attributes"].values())
-    if "details" in fields:
-        lag = fields["details"].get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
-        if isinstance(lag, int | float) and not -_LONGEST_LAG_S <= lag <= _LONGEST_LAG_S:
-            raise ValueError("the dispatch lag is out of range")
-        for name in LOOKED_UP:
-            if isinstance(fields["details"].get(name), list | dict):
-                raise TypeError(f"{name} has another type")
-    if "ratio" in fields:
-        ratio = fields["ratio"]
-        if type(ratio) not in _NUMBERS or not MIN_RATIO <= ratio <= 1:
-            raise ValueError("the ratio has another type or range")
-    if type(fields.get("streamed", True)) is not bool:
-        raise ValueError("streamed is neither true nor false")
-
-
-LOOKED_UP: Final = (
-    semconv.LATSPAN_LOAD_INDEX,
-    semconv.LATSPAN_LOAD_PHASE,
-    semconv.LATSPAN_LOAD_STEP,
-)
-"""Details that readers look up."""
-
-MIN_RATIO: Final = 1e-9
-"""Fraction below which a line is damaged: it would stand for more than a billion requests."""
-
-_NUMBERS: Final = (int, float)
-"""Types of numbers; a boolean is not one, although Python treats it as an integer."""
-
-
-def _check_other(fields: Mapping[str, Any]) -> None:
-    """Check the fields that only records have."""
-    gaps_ns = fields.get("chunk_gaps_ns")
-    # Three passes of C code take half the time of one loop.
-    if gaps_ns and (
-        set(map(type, gaps_ns)) != _ONLY_INTEGERS or min(gaps_ns) < 0 or max(gaps_ns) > LARGEST
-    ):
-        raise ValueError("a gap has another type or range")
-    if "marks_ns" in fields:
-        for instant_ns in fields["marks_ns"].values():
-            if type(instant_ns) is not int or not -LARGEST <= instant_ns <= LARGEST:
-                raise ValueError("a mark has another type or range")
-    if fields.get("own_segments") is not None:
-        _check_segments(fields["own_segments"])
-    for name in ("id", "parent"):
-        if name in fields and (type(fields[name]) is not int or not 0 <= fields[name] <= LARGEST):
-            raise ValueError("the number of a scope has another type or range")
-
-
-_ONLY_INTEGERS: Final = {int}
-
-
-def _check_segments(rows: Iterable[tuple[str, int, int, str]]) -> None:
-    for name, start_ns, end_ns, _ in rows:
-        if (
-            type(start_ns) is not int
-            or type(end_ns) is not int
-            or type(name) is not str
-            or not 0 <= start_ns <= end_ns <= LARGEST
-        ):
-            raise ValueError("a segment has another type or range")
-
-
-def _check_metrics(values: Iterable[object]) -> None:
-    for value in values:
-        number: object = value
-        if isinstance(value, list):
-            number, _ = cast("list[object]", value)
-        if type(number) is not int or not -LARGEST <= number <= LARGEST:
-            raise ValueError("a metric has another type or range")
 
 
 def compact_line(line: bytes) -> bytes:
@@ -294,8 +155,17 @@ def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
         ValueError, KeyError, TypeError, AttributeError, RecursionError: The line is cut off, or is
             not one of a recording.
     """
-    fields = row_of(line)
-    _check_other(fields)
+    return record_of_row(row_of(line), before)
+
+
+def record_of_row(fields: Mapping[str, Any], before: int = 0) -> RequestRecord:
+    """
+    Return the record of a line whose fields were checked; see :func:`record_of`.
+
+    Args:
+        fields: The fields of the line.
+        before: Number to add to the numbers of scopes.
+    """
     own = fields.get("own_segments")
     scope_id, parent_id = fields.get("id", 0), fields.get("parent", 0)
     return RequestRecord(
@@ -310,8 +180,8 @@ def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
         chunk_gaps=_gaps(fields),
         tokens=_tokens(fields.get("tokens")),
         attributes=fields.get("attributes", {}),
-        trace_id=_id(fields.get("trace_id", "0"), 128),
-        span_id=_id(fields.get("span_id", "0"), 64),
+        trace_id=int(fields.get("trace_id", "0"), 16),
+        span_id=int(fields.get("span_id", "0"), 16),
         reports=None if own is None else _segments(own),
         marks_ns=fields.get("marks_ns", {}),
         scope_id=scope_id and before + scope_id,
@@ -320,13 +190,6 @@ def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
         details=fields.get("details", {}),
         streamed=fields.get("streamed"),
     )
-
-
-def _id(text: str, bits: int) -> int:
-    number = int(text, 16)
-    if number < 0 or number.bit_length() > bits:
-        raise ValueError("an id is too long")
-    return number
 
 
 def _segments(rows: Iterable[tuple[str, int, int, str]]) -> tuple[Segment, ...]:
@@ -343,7 +206,7 @@ def _value(value: int | tuple[int, str]) -> MetricValue:
 
 
 def _gaps(fields: Mapping[str, Any]) -> tuple[MetricValue, ...]:
-    gaps_ns = fields.get("chunk_gaps_ns", ())
+    gaps_ns = fields.get("chunk_gaps_ns") or ()
     uncertain = fields.get("chunk_gap_sources")
     if not uncertain:
         return tuple([_new(MetricValue, (gap_ns, _MEASURED)) for gap_ns in gaps_ns])

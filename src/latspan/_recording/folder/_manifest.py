@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from latspan._recording.folder._checks import LARGEST
 from latspan._recording.folder._conditions import host_conditions
-from latspan._recording.folder._lines import LARGEST
 from latspan._recording.folder._regular import open_regular
 from latspan._recording.folder._writer import LOST, files_in, prepare
 from latspan._segments import Kind

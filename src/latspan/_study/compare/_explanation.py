@@ -191,10 +191,16 @@ def _draws(
     usable = np.flatnonzero(np.isfinite(table.value_ns))
     values = table.value_ns[usable]
     segments = np.stack([table.segment(name)[usable] for name in names], axis=1)
-    first = len(values) - band
+    # The slowest of a draw are among these, unless the draw has too few of them.
+    least = max(0, len(values) - 2 * band)
+    candidates = values >= np.partition(values, least)[least]
     result = np.empty((_DRAWS, len(names)))
     for draw in range(_DRAWS):
         drawn = block_indices(len(values), random)
-        slowest = np.argpartition(values[drawn], first)[first:]
-        result[draw] = segments[drawn[slowest]].mean(axis=0)
+        chosen = drawn[candidates[drawn]]
+        if len(chosen) < band:
+            chosen = drawn
+        first = len(chosen) - band
+        slowest = np.argpartition(values[chosen], first)[first:]
+        result[draw] = segments[chosen[slowest]].mean(axis=0)
     return result

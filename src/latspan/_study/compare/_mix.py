@@ -122,24 +122,35 @@ def strata_of(
     table = run.table
     if table is None:
         return None
-    labels: list[list[str]] = []
-    for name in STRATA:
-        if name in table.groups and name not in without:
-            codes, values = table.groups[name]
-            labels.append([values[code] if code >= 0 else "" for code in codes.tolist()])
-    kinds = [" ".join(filter(None, parts)) for parts in zip(*labels, strict=True)]
-    streams: list[int] = [0] * len(table) if STREAMED in without else table.streamed.tolist()
-    kinds = kinds or [""] * len(table)
+    streams = np.zeros(len(table), np.int8) if STREAMED in without else table.streamed
+    chosen = [table.groups[name] for name in STRATA if name in table.groups and name not in without]
+    places: NDArray[np.int64] = streams.astype(np.int64)
+    for codes, values in chosen:
+        # Numbered anew each time: the product of the numbers of values may exceed 64 bits.
+        _, places = np.unique(places * (len(values) + 1) + codes, return_inverse=True)
+    _, first, places, counts = np.unique(
+        places, return_index=True, return_inverse=True, return_counts=True
+    )
+    kinds = [
+        " ".join(
+            filter(None, [values[codes[at]] if codes[at] >= 0 else "" for codes, values in chosen])
+        )
+        for at in first
+    ]
+    of_first: list[int] = streams[first].tolist()
+    known: Counter[tuple[str, int]] = Counter()
+    for kind, stream, count in zip(kinds, of_first, counts.tolist(), strict=True):
+        known[kind, stream] += count
     # A request that ended before its first call is taken for one that streams as the others do.
-    known = Counter(pair for pair in zip(kinds, streams, strict=True) if pair[1] >= 0)
-    usual = {kind: known[kind, 1] > known[kind, 0] for kind in dict.fromkeys(kinds)}
+    usual = {kind: known[kind, 1] > known[kind, 0] for kind in kinds}
     rows = [
         f"{kind} streamed".strip() if (usual[kind] if stream < 0 else stream) else kind or "other"
-        for kind, stream in zip(kinds, streams, strict=True)
+        for kind, stream in zip(kinds, of_first, strict=True)
     ]
-    names = list(dict.fromkeys(rows))
+    in_order: list[int] = np.argsort(first).tolist()
+    names = list(dict.fromkeys(rows[at] for at in in_order))
     number = {name: code for code, name in enumerate(names)}
-    return np.fromiter(map(number.__getitem__, rows), np.int64, len(rows)), names
+    return np.array([number[row] for row in rows], np.int64)[places], names
 
 
 def mix_of(

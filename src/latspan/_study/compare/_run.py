@@ -405,7 +405,7 @@ def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Samp
     fine = table.completed
     times = table.segments[_DURATION].times_ns
     for index, name in enumerate(table.names):
-        values = times[fine, index].astype(np.float64)
+        values = times[fine, index]
         samples[SEGMENT + name] = Sample.between(values, values, table.weight[fine])
     return samples
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._recording.folder import Recording, counted
+from latspan._recording.folder import Recording, SnapshotReader, counted
 from latspan._segments import Kind
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
@@ -39,6 +39,7 @@ def diagnose_recording(
     calibration: Recording | None = None,
     budget: Budget | None = None,
     stable_tokens: float | None = None,
+    beside: SnapshotReader | None = None,
 ) -> Diagnosis:
     """
     Return the one delay to fix in a recording.
@@ -55,6 +56,7 @@ def diagnose_recording(
         budget: Limits of components.
         stable_tokens: Number of tokens that are the same in all prompts; if not given, those that
             all prompts of the file share that the load test sent.
+        beside: Reader of a snapshot of the recording, which gets its lines.
 
     Raises:
         ConfigError: There is no such step.
@@ -76,7 +78,7 @@ def diagnose_recording(
             )
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
-    every = read_table(recording, tuple(metrics), kind=goal.kind)
+    every = read_table(recording, tuple(metrics), kind=goal.kind, beside=beside)
     calibrated: Calibration | None = None
     if calibration is not None:
         alone = read_table(calibration, (CALIBRATING.metric,))

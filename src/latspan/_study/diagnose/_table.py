@@ -153,7 +153,9 @@ def units_of(table: Table, goal: Goal) -> RequestTable:
     applies = known.applies
     left_out = len(table) - int(applies.sum())
     units = table.rows(applies)
-    low, high = known.low[applies], known.high[applies]
+    low, high = known.low, known.high
+    if left_out:
+        low, high = low[applies], high[applies]
     segments = units.segments[metric]
     sums = segments.by_source.sum(axis=1)
     with np.errstate(invalid="ignore"):
@@ -195,5 +197,5 @@ def _values(
     if not len(low):
         return low
     slow = weighted_quantile(low, weight, 100 * (1 - goal.tail_fraction))
-    is_known = (low == high) | ((low > 0) & (low >= slow))
-    return np.where(is_known & np.isfinite(low), low, nan)
+    is_known = ((low == high) | ((low > 0) & (low >= slow))) & np.isfinite(low)
+    return low if is_known.all() else np.where(is_known, low, nan)

@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -100,10 +100,10 @@ class Sample:
         upper: The sample with each value at its upper end; ``None`` if all values are known.
     """
 
-    values: NDArray[np.float64]
+    values: NDArray[np.floating[Any]]
     counts: NDArray[np.int64] | NDArray[np.float64]
     failed: float = 0
-    ordered: NDArray[np.float64] | None = None
+    ordered: NDArray[np.floating[Any]] | None = None
     weights: NDArray[np.float64] | None = None
     effective: float | None = None
     upper: Sample | None = None
@@ -111,7 +111,7 @@ class Sample:
     @classmethod
     def of(
         cls,
-        ordered: NDArray[np.float64],
+        ordered: NDArray[np.floating[Any]],
         failed: float = 0,
         weights: NDArray[np.float64] | None = None,
         *,
@@ -128,7 +128,10 @@ class Sample:
         """
         if weights is None or failed_weights is None:
             values, counts = np.unique(ordered, return_counts=True)
-            return cls(values, counts.astype(np.int64), failed, ordered)
+            if len(values) == len(ordered):
+                # One number that is read at each place: a large sample keeps no array of ones.
+                counts = np.broadcast_to(np.int64(1), len(values))
+            return cls(values, counts.astype(np.int64, copy=False), failed, ordered)
         values, places = np.unique(ordered, return_inverse=True)
         summed = np.bincount(places, weights, len(values))
         every = np.concatenate([weights, failed_weights])
@@ -144,8 +147,8 @@ class Sample:
     @classmethod
     def between(
         cls,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
+        low: NDArray[np.floating[Any]],
+        high: NDArray[np.floating[Any]],
         weights: NDArray[np.float64],
     ) -> Self:
         """
@@ -158,7 +161,7 @@ class Sample:
         """
         is_weighted = bool((weights != 1).any())
 
-        def end(values: NDArray[np.float64]) -> Self:
+        def end(values: NDArray[np.floating[Any]]) -> Self:
             finite = np.isfinite(values)
             if not is_weighted:
                 return cls.of(values[finite], int((~finite).sum()))
@@ -256,7 +259,7 @@ class Sample:
 
 
 def _by_rank(
-    values: NDArray[np.float64],
+    values: NDArray[np.floating[Any]],
     reached: NDArray[np.float64],
     total: float,
     percentile: float,

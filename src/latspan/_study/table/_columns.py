@@ -19,7 +19,6 @@ import numpy as np
 from latspan import semconv
 from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
 from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS
-from latspan._recording.folder import LARGEST, MIN_RATIO
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 from latspan._units import NS_PER_S
@@ -156,26 +155,19 @@ class Columns:
         self._segments: dict[str, list[GrowingArray]] = {each: [] for each in until}
         self._by_source: dict[str, NDArray[np.float64]] = {}
 
-    def prepare(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> Chunk:
+    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> None:
         """
-        Return the columns of some rows, which :meth:`append` adds.
+        Add the columns of some rows.
 
         Args:
-            rows: Lines of one file as mappings, at least one.
+            rows: Fields of lines of one file that can be read, at least one.
             file: Number of the file; scopes are numbered per process.
-
-        Raises:
-            ValueError, KeyError, TypeError, AttributeError, OverflowError: A row is damaged.
         """
         chunk = Chunk(rows, file, self.segment_names)
         if self._only is None:
             chunk.fill(self.until, self._attributes)
         else:
             chunk.fill_only(self._only, self._attributes)
-        return chunk
-
-    def append(self, chunk: Chunk) -> None:
-        """Append the columns of some rows."""
         for name, values in chunk.texts.items():
             if name not in self.groups:
                 kept = name in self._attributes
@@ -276,10 +268,10 @@ class Chunk:
         self._given: list[Mapping[str, Any]] = [row.get("attributes", _NONE) for row in rows]
 
     def fill(self, until: Sequence[str], attributes: Collection[str]) -> None:
-        """Fill the columns; raise if a row is damaged."""
+        """Fill the columns."""
         self._fill_fields()
         for name, key in (("scope_id", "id"), ("parent_id", "parent")):
-            numbers = _integers([row.get(key, 0) for row in self._rows], 0)
+            numbers = np.array([row.get(key, 0) for row in self._rows], np.int64)
             self.columns[name] = numbers + (numbers > 0) * (self._file * IDS_PER_FILE)
         self._fill_load()
         self._fill_metrics(_METRICS)
@@ -290,7 +282,7 @@ class Chunk:
         self.texts.update(self._texts(attributes))
 
     def fill_only(self, metrics: Collection[str], attributes: Collection[str]) -> None:
-        """Fill the columns of some metrics; raise if one of their fields is damaged."""
+        """Fill the columns of some metrics."""
         self._fill_fields()
         self._fill_load()
         self._fill_metrics([name for name in _METRICS if name in metrics])
@@ -302,17 +294,11 @@ class Chunk:
 
     def _fill_fields(self) -> None:
         rows, columns = self._rows, self.columns
-        columns["start_ns"] = _integers([row["start_epoch_ns"] for row in rows], -LARGEST)
-        columns["duration_ns"] = _integers([row["duration_ns"] for row in rows], 0)
+        columns["start_ns"] = np.array([row["start_epoch_ns"] for row in rows], np.int64)
+        columns["duration_ns"] = np.array([row["duration_ns"] for row in rows], np.int64)
         columns["outcome"] = np.array([_OUTCOME_CODES[row["outcome"]] for row in rows], np.int8)
         columns["is_server"] = np.array([row.get("side") == "server" for row in rows], np.bool_)
-        _check_types([row["name"] for row in rows], _TEXT)
-        ratios = [row.get("ratio", 1) for row in rows]
-        _check_types(ratios, _NUMBER)
-        ratio = np.array(ratios, np.float64)
-        if not ((ratio >= MIN_RATIO) & (ratio <= 1)).all():
-            raise ValueError("a ratio is out of range")
-        columns["weight"] = 1 / ratio
+        columns["weight"] = 1 / np.array([row.get("ratio", 1) for row in rows], np.float64)
 
     def _fill_load(self) -> None:
         """Fill what only the requests of a load test have."""
@@ -321,8 +307,6 @@ class Chunk:
         lags = np.zeros(size)
         if any(lag in each for each in details):
             lags = np.nan_to_num(_floats([each.get(lag) for each in details]))
-            if np.abs(lags).max() > LARGEST / NS_PER_S:
-                raise ValueError("a dispatch lag is out of range")
         # A request that is sent early has not waited.
         self.columns["lag_ns"] = np.maximum(np.round(lags * NS_PER_S), 0).astype(np.int64)
         phase = semconv.LATSPAN_LOAD_PHASE
@@ -354,11 +338,9 @@ class Chunk:
                 self.columns[name] = _floats([each.get(key) for each in details])
         tokens: list[Mapping[str, Any]] = [row.get("tokens") or _NONE for row in self._rows]
         for name in _COUNTS:
-            counts = [each.get(name) for each in tokens]
-            known = [each for each in counts if each is not None]
-            if known:
-                _integers(known, 0)
-                self.columns[f"{name}_tokens"] = np.array(counts, np.float64)
+            counts = np.array([each.get(name) for each in tokens], np.float64)
+            if not np.isnan(counts).all():
+                self.columns[f"{name}_tokens"] = counts
         marks: list[Mapping[str, Any]] = [row.get("marks_ns", _NONE) for row in self._rows]
         if any("headers" in each for each in marks):
             until = [
@@ -391,10 +373,7 @@ class Chunk:
     def _fill_segments(self, until: Sequence[str]) -> None:
         listed: list[Sequence[Sequence[Any]]] = [row["segments"] for row in self._rows]
         names, starts, ends, sources = _flat(listed)
-        begin, end = _integers(starts, 0), _integers(ends, 0)
-        if (end < begin).any():
-            raise ValueError("a segment ends before it begins")
-        _check_types(names, _TEXT)
+        begin, end = np.array(starts, np.int64), np.array(ends, np.int64)
         shown = {
             name: SegmentName.CONNECT.value if name in _CONNECTING else name
             for name in dict.fromkeys(names)
@@ -454,7 +433,6 @@ class Chunk:
     def _streamed(self) -> NDArray[np.int8]:
         """Return 1 for streams, 0 for other responses, and -1 where that is unknown."""
         stated = [row.get("streamed") for row in self._rows]
-        _check_types(stated, _TRUTH)
         if None in stated:
             key = semconv.GEN_AI_REQUEST_STREAM
             stated = [
@@ -471,9 +449,6 @@ class Chunk:
         """Yield the attributes by which records may be grouped, and their values."""
         details, given = self._details, self._given
         present = _keys(given)
-        for values in given:
-            # Joining raises if one of them is not a text.
-            "".join(values.values())
         in_details = _keys(details)
         servers = semconv.SERVER_ADDRESS in in_details
         chosen = {
@@ -500,10 +475,6 @@ class Chunk:
 
 _NONE: Final[Mapping[str, Any]] = {}
 IDS_PER_FILE: Final = 2**48
-_TEXT: Final = frozenset({str})
-_WHOLE: Final = frozenset({int})
-_NUMBER: Final = frozenset({int, float})
-_TRUTH: Final = frozenset({bool, type(None)})
 _STREAMED: Final[dict[object, int]] = {True: 1, False: 0}
 
 
@@ -511,22 +482,6 @@ def _keys(mappings: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return every key that occurs."""
     keys: set[str] = set()
     return keys.union(*mappings)
-
-
-def _check_types(values: Iterable[object], allowed: Collection[type]) -> None:
-    for found in set(map(type, values)):
-        # An enumeration's members are texts; a truth value is no number.
-        if found not in allowed and not (str in allowed and issubclass(found, str)):
-            raise TypeError("a field has another type")
-
-
-def _integers(values: Sequence[int], least: int) -> NDArray[np.int64]:
-    if not values:
-        return np.empty(0, np.int64)
-    _check_types(values, _WHOLE)
-    if min(values) < least or max(values) > LARGEST:
-        raise ValueError("a number is out of range")
-    return np.array(values, np.int64)
 
 
 def _floats(values: Sequence[object]) -> NDArray[np.float64]:
@@ -538,8 +493,6 @@ def _floats(values: Sequence[object]) -> NDArray[np.float64]:
 def _metric(values: Sequence[Any]) -> NDArray[np.float64]:
     """Return the values of a metric, which stand alone or with their source."""
     plain = [each if each is None or type(each) is int else each[0] for each in values]
-    known = [each for each in plain if each is not None]
-    _integers(known, -LARGEST)
     return np.array(plain, np.float64)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from latspan import semconv
 from latspan._segments import Kind
 from latspan._study.table._columns import Columns
-from latspan._study.table._reading import add_readable, finished
+from latspan._study.table._reading import finished
 from latspan._study.table._table import Table
 
 __all__ = ["OutermostReader"]
@@ -54,20 +54,14 @@ class OutermostReader:
         self._where = dict(where)
         self._columns: Columns | None = None
 
-    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> int:
+    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> None:
         """
         Add lines of one file.
 
         Args:
-            rows: Lines as mappings.
+            rows: Fields of lines that can be read.
             file: Number of the file.
-
-        Returns:
-            The number of lines that cannot be read.
         """
-        return add_readable(rows, lambda readable: self._add(readable, file))
-
-    def _add(self, rows: Sequence[Mapping[str, Any]], file: int) -> None:
         counted = [
             row
             for row in rows
@@ -83,8 +77,7 @@ class OutermostReader:
         columns = self._columns if outermost == self._place else None
         if columns is None:
             columns = Columns(_KINDS[outermost], (), self._attributes, only=self._metrics)
-        chunk = columns.prepare(chosen, file)
-        columns.append(chunk)
+        columns.add(chosen, file)
         self._columns, self._place = columns, outermost
 
     def table(self) -> Table | None:

@@ -1,30 +1,26 @@
 """
 Reading of a table: from the files of a recording, or from records in memory.
 
-Lines are decoded by orjson, in a fifth of the time of Python's json. A line that orjson refuses is
-decoded by Python's json, which accepts lone surrogates. The columns of each kind are collected
-first (:mod:`._columns`); at the end, calls are joined to the requests that they are inside of.
+The columns of each kind are collected first (:mod:`._columns`); at the end, calls are joined to the
+requests that they are inside of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
-import orjson
 
 from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import (
-    UNREADABLE,
     Recording,
-    check_row,
-    count_unreadable,
-    line_chunks,
-    row_of,
+    SnapshotReader,
+    chunks_of,
     row_of_record,
+    without_collections,
 )
 from latspan._segments import Kind
 from latspan._study.table._columns import IDS_PER_FILE, Columns
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TableReader",
-    "add_readable",
     "finished",
     "read_rows",
     "read_table",
@@ -45,7 +40,7 @@ __all__ = [
 ]
 
 _CHUNK: Final = 256
-"""Number of lines that are decoded at once: so few that they stay in the processor's caches."""
+"""Number of records that are added at once: so few that they stay in the processor's caches."""
 
 _FIRST_TOKEN: Final = "time_to_first_token"
 _FIRST_VISIBLE: Final = "time_to_first_visible_token"
@@ -77,6 +72,7 @@ def read_table(
     *,
     kind: Kind | None = None,
     attributes: Collection[str] = (),
+    beside: SnapshotReader | None = None,
 ) -> Table:
     """
     Return the units of a recording.
@@ -87,41 +83,41 @@ def read_table(
         kind: Kind of the units. If not given, use the requests that have calls or are those of a
             client if any exist, else the served requests, else the calls.
         attributes: Attributes to keep, whatever the number of their values.
+        beside: Reader of a snapshot that gets the same lines.
 
     Raises:
         RecordingError: A file cannot be read.
     """
     reader = TableReader(until, kind=kind, attributes=attributes)
-    read_rows(recording, reader)
+    read_rows(recording, reader, beside)
     return reader.table()
 
 
 class Rows(Protocol):
     """Receiver of lines."""
 
-    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> int:
-        """Add lines of one file, and return the number of those that cannot be read."""
+    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> None:
+        """Add lines of one file."""
         ...
 
 
-def read_rows(recording: Recording, reader: Rows) -> None:
+def read_rows(recording: Recording, reader: Rows, beside: SnapshotReader | None = None) -> None:
     """
-    Give the lines of a recording to a reader, and count the unreadable ones.
+    Give the lines of a recording that can be read to a reader.
+
+    Args:
+        recording: The recording; its files are read once.
+        reader: The reader.
+        beside: Reader of a snapshot that gets the same lines.
 
     Raises:
         RecordingError: A file cannot be read.
     """
-    for file, lines in line_chunks(recording, _CHUNK):
-        rows: list[dict[str, Any]] = []
-        for line in lines:
-            try:
-                rows.append(orjson.loads(line))
-            except ValueError:
-                try:
-                    rows.append(row_of(line))
-                except UNREADABLE:
-                    count_unreadable(recording, 1)
-        count_unreadable(recording, reader.add(rows, file))
+    with without_collections():
+        for chunk in chunks_of(recording):
+            reader.add(chunk.rows, chunk.file)
+            if beside is not None:
+                beside.add(chunk)
 
 
 def rows_of_records(records: Iterable[RequestRecord], reader: Rows) -> None:
@@ -185,29 +181,17 @@ class TableReader:
         self._distinct_names: dict[str, str] = {}
         self._stage_kinds: dict[str, str] = {}
 
-    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> int:
+    def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> None:
         """
         Add lines of one file.
 
         Args:
-            rows: Lines as mappings.
+            rows: Fields of lines that can be read.
             file: Number of the file.
-
-        Returns:
-            The number of lines that cannot be read.
         """
-        return add_readable(rows, lambda readable: self._add(readable, file))
-
-    def _add(self, rows: Sequence[Mapping[str, Any]], file: int) -> None:
         by_kind: dict[Kind, list[Mapping[str, Any]]] = {}
         for row in rows:
             by_kind.setdefault(_KINDS[row["kind"]], []).append(row)
-        # Prepared before anything is added: a damaged row must not leave a part of its chunk.
-        prepared = [
-            (columns, columns.prepare(by_kind[kind], file))
-            for kind, columns in self._columns.items()
-            if kind in by_kind
-        ]
         scopes = [
             (row["id"], row.get("parent", 0), kind is Kind.REQUEST)
             for kind, each in by_kind.items()
@@ -219,8 +203,9 @@ class TableReader:
             numbers = np.array(scopes, np.int64)
             numbers[:, :2] += (numbers[:, :2] > 0) * (file * IDS_PER_FILE)
             self._scopes.append(numbers)
-        for columns, chunk in prepared:
-            columns.append(chunk)
+        for kind, columns in self._columns.items():
+            if kind in by_kind:
+                columns.add(by_kind[kind], file)
         # Calls share the texts of their few names: a million texts take 60 MB.
         distinct = self._distinct_names.setdefault
         self._call_names += [
@@ -297,37 +282,3 @@ def _order(starts_ns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
 
 _KINDS: Final = {kind.value: kind for kind in Kind}
 _WITHOUT_SCOPE: Final = frozenset({Kind.CALL, Kind.HTTP})
-
-
-def add_readable(
-    rows: Sequence[Mapping[str, Any]], add: Callable[[Sequence[Mapping[str, Any]]], None]
-) -> int:
-    """
-    Add lines; if some of them are damaged, the others.
-
-    Args:
-        rows: Lines as mappings.
-        add: Adds all lines or, if it raises, none.
-
-    Returns:
-        The number of lines that cannot be read.
-    """
-    try:
-        add(rows)
-    except UNREADABLE:
-        readable = [row for row in rows if _is_readable(row)]
-        if len(readable) == len(rows):
-            raise
-        add(readable)
-        return len(rows) - len(readable)
-    return 0
-
-
-def _is_readable(row: Mapping[str, Any]) -> bool:
-    """Return whether the fields of a line have the types and ranges of the schema."""
-    try:
-        check_row(row)
-        Columns(Kind(row["kind"]), ("duration",)).prepare([row])
-    except UNREADABLE:
-        return False
-    return True

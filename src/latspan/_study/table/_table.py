@@ -203,8 +203,8 @@ class Table:
             [bound, np.nan_to_num(bound), np.inf, 0.0],
             nan,
         )
-        high = np.where(state == _EXACT, bound, np.where(np.isnan(low), nan, np.inf))
-        return ValueBounds(low, high)
+        is_open = (state == _AT_LEAST) | (state == _NEVER) | (state == _UNKNOWN)
+        return ValueBounds(low, np.where(is_open, np.inf, low) if is_open.any() else low)
 
     def measured(self, step: int | None = None) -> Mask:
         """

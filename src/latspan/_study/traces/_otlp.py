@@ -18,7 +18,7 @@ from latspan import semconv
 from latspan._drawing import count
 from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
-from latspan._recording.folder._lines import LARGEST, LOOKED_UP
+from latspan._recording.folder._checks import LARGEST, LOOKED_UP
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
 from latspan._study.traces._dialects import Dialect
 from latspan._study.traces._foreign import (

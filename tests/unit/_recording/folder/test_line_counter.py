@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from latspan._clock import ManualClock
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, SeriesKey
-from latspan._recording.folder import _line_counter as line_counter
 from latspan._recording.folder._line_counter import LineCounter
-from latspan._recording.folder._lines import line_of
+from latspan._recording.folder._lines import line_of, row_of
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.histogram import Histogram
@@ -65,8 +64,7 @@ def records(draw: st.DrawFn) -> RequestRecord:
 
 def counted(lines: list[bytes]) -> tuple[dict[SeriesKey, Histogram], LineCounter]:
     counter = LineCounter()
-    for line in lines:
-        counter.add(line)
+    counter.add(map(row_of, lines))
     snapshot = counter.snapshot()
     return {key: each.histogram for key, each in snapshot.series.items()}, counter
 
@@ -102,47 +100,6 @@ def a_call(duration_ms: int = 100, outcome: Outcome = Outcome.COMPLETED) -> dict
 
 def as_line(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"duration_ns": "1"},
-        {"duration_ns": -1},
-        {"start_epoch_ns": 2**63},
-        {"segments": [["decode", 5, 4, "measured"]]},
-        {"segments": [["decode", 0, 1, "guessed"]]},
-        {"metrics": {"duration": 1.5}},
-        {"chunk_gaps_ns": [1, True]},
-        {"chunk_gaps_ns": [1, -2]},
-        {"chunk_gaps_ns": [1, 2**70]},
-        {"marks_ns": {"start": "0"}},
-        {"tokens": {"input": -1, "output": 3, "source": "provider"}},
-        {"trace_id": "xyz"},
-        {"ratio": 0},
-        {"streamed": 1},
-        {"kind": "calls"},
-        {"id": -1},
-    ],
-    ids=str,
-)
-def test_a_damaged_line_is_not_counted(damage: dict[str, Any]) -> None:
-    """Its neighbours of the same form are."""
-    lines = [as_line(a_call()), as_line({**a_call(), **damage}), as_line(a_call())]
-
-    together, counter = counted(lines)
-
-    assert counter.unreadable == 1
-    assert {key.metric: each.count for key, each in together.items()}["duration"] == 2
-
-
-def test_without_orjson_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The public interface needs no extra."""
-    lines = [as_line(a_call(each)) for each in range(1, 20)]
-    fast, _ = counted(lines)
-    monkeypatch.setattr(line_counter, "_decoder", lambda: line_counter.row_of)
-
-    assert counted(lines)[0] == fast
 
 
 def test_weights_add_up_by_outcome() -> None:

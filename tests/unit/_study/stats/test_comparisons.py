@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from latspan._study.stats import (
     Sample,
+    _bootstrap,
     bootstrap_ratio,
     compare_runs,
     holm,
@@ -51,6 +52,34 @@ def test_a_bootstrap_of_blocks_holds_its_error_with_correlated_requests(percenti
         assert found is not None
         alarms += not found.low <= 1 <= found.high
     assert alarms / 120 <= 0.1
+
+
+@pytest.mark.parametrize("percentile", [50, 95, 99])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_a_large_measurement_has_the_interval_of_drawn_blocks(
+    percentile: float, is_weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fractions are drawn instead of its requests; an end varies by a tenth."""
+    random = np.random.default_rng(11)
+
+    def sample() -> Sample:
+        values = similar(random, 20_000)
+        if not is_weighted:
+            return Sample.of(values)
+        weights = np.where(random.random(len(values)) < 0.5, 1.0, 4.0)
+        return Sample.of(values, weights=weights, failed_weights=np.empty(0))
+
+    before, after = sample(), sample()
+    large = bootstrap_ratio(before, after, percentile)
+    monkeypatch.setattr(_bootstrap, "_LARGE", math.inf)
+    drawn = bootstrap_ratio(before, after, percentile)
+
+    assert large is not None
+    assert drawn is not None
+    assert large.ratio == drawn.ratio
+    width = math.log(drawn.high / drawn.low)
+    assert math.log(large.high / large.low) == pytest.approx(width, rel=0.2)
+    assert math.log(large.low / drawn.low) == pytest.approx(0, abs=0.2 * width)
 
 
 def test_a_slow_tail_is_found_at_its_percentile() -> None:
