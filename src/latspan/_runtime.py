@@ -259,7 +259,7 @@ _overriding: Runtime | None = None
 _expected: list[Callable[[], None]] = []
 _begun: list[bool] = []
 _starting = threading.RLock()
-_LONGEST_START_S: Final = 1.0
+_MAX_START_S: Final = 1.0
 
 
 def current() -> Runtime | None:
@@ -299,7 +299,7 @@ def start_if_expected() -> None:
     # Other threads wait for the start to finish, or their requests would be lost. They wait with a
     # limit, because a waiting thread may hold an import lock that the starting thread needs. The
     # lock is reentrant, so the starting thread itself does not wait.
-    if not _starting.acquire(timeout=_LONGEST_START_S):
+    if not _starting.acquire(timeout=_MAX_START_S):
         return
     try:
         if _expected and not _begun:

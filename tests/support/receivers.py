@@ -29,7 +29,7 @@ __all__ = ["Protocol", "Receiver", "Refusal", "Refusing", "receiving", "refusing
 Protocol = Literal["http/protobuf", "grpc"]
 Export = ExportTraceServiceRequest | ExportMetricsServiceRequest | ExportLogsServiceRequest
 
-_LONGEST_S: Final = 60.0
+_MAX_S: Final = 60.0
 _GRPC_THREADS: Final = 32
 """Each request without an answer occupies a thread."""
 
@@ -171,10 +171,10 @@ class Refusing:
         if refusal is None:
             if not self.answers.is_set():
                 self.waits.set()
-                self.answers.wait(_LONGEST_S)
+                self.answers.wait(_MAX_S)
             self.taken.take(sent)
         elif refusal.status is None:
-            self.over.wait(_LONGEST_S)
+            self.over.wait(_MAX_S)
         return refusal
 
 

@@ -12,7 +12,7 @@ from latspan._units import NS_PER_S
 __all__ = ["BackOff"]
 
 _FIRST_S: Final = 1.0
-_LONGEST_S: Final = 60.0
+_MAX_S: Final = 60.0
 _LONGEST_RETRY_AFTER_S: Final = 600.0
 """Longest pause that a receiver can request, in seconds; a longer request is shortened to it."""
 
@@ -51,7 +51,7 @@ class BackOff:
         Args:
             retry_after_s: Pause that the receiver requested, in seconds; 0 if it requested none.
         """
-        own_s = min(_LONGEST_S, _FIRST_S * 2**self._failures)
+        own_s = min(_MAX_S, _FIRST_S * 2**self._failures)
         # Pauses double up to 60 s, so powers above 2**6 are not needed.
         self._failures = min(self._failures + 1, 6)
         now_ns = self._clock.monotonic_ns()

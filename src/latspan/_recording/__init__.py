@@ -33,7 +33,7 @@ from latspan._recording._snapshot import Snapshot, empty_snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._distribution import Distribution
-    from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._log import read_snapshots, snapshots_of, truncated_in, write_interval
     from latspan._recording._population import (
         Population,
         population_of,
@@ -70,8 +70,10 @@ __all__ = [
     "read_snapshots",
     "read_tag",
     "rounded_bound",
+    "snapshots_of",
     "tag_of",
     "text_of_unknown",
+    "truncated_in",
     "write_interval",
 ]
 
@@ -82,6 +84,8 @@ _ON_FIRST_USE: Final = {
     "TaggedName": "_tags",
     "population_of": "_population",
     "read_snapshots": "_log",
+    "snapshots_of": "_log",
+    "truncated_in": "_log",
     "read_tag": "_tags",
     "rounded_bound": "_population",
     "tag_of": "_tags",

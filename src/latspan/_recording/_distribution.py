@@ -335,8 +335,10 @@ class Distribution:
         low, high = self.percentile_bounds(percentile)
         if low == high and math.isfinite(low):
             return f"p{percentile} {low:,.5g}{unit}"
-        shown = None if math.isinf(low) else f"{rounded_bound(low):,.5g}{unit}"
-        return f"p{percentile} {text_of_unknown(shown, self._all())}"
+        ends = [
+            None if math.isinf(end) else f"{rounded_bound(end):,.5g}{unit}" for end in (low, high)
+        ]
+        return f"p{percentile} {text_of_unknown(*ends, self._all())}"
 
     def _whose(self, preposition: str) -> str:
         """Return the requests that the values belong to, with a preposition before them."""

@@ -21,12 +21,16 @@ from latspan.errors import HistogramPrecisionError
 from latspan.histogram import (
     FULL_PRECISION,
     Histogram,
+    HistogramLog,
     HistogramLogWriter,
     LoggedInterval,
     read_log,
 )
 
-__all__ = ["read_snapshots", "write_interval"]
+__all__ = ["read_snapshots", "snapshots_of", "truncated_in", "write_interval"]
+
+_MAX_NOTES: Final = 10
+"""Number of truncated intervals of a log that are listed one by one."""
 
 _KINDS: Final = frozenset(Kind)
 
@@ -68,8 +72,26 @@ def read_snapshots(path: str | os.PathLike[str]) -> Iterator[Snapshot]:
             which a snapshot cannot represent.
         OSError: The file cannot be read.
     """
-    for interval in read_log(path):
-        yield _snapshot_of(interval)
+    return snapshots_of(read_log(path))
+
+
+def snapshots_of(log: HistogramLog) -> Iterator[Snapshot]:
+    """
+    Yield the snapshots of a histogram log; see :func:`read_snapshots`.
+
+    Args:
+        log: The log. Afterwards, it has the intervals that were left incomplete.
+    """
+    return map(_snapshot_of, log)
+
+
+def truncated_in(log: HistogramLog) -> Iterator[str]:
+    """Yield a note on each interval that was left incomplete in a log that was read."""
+    for each in log.truncated[:_MAX_NOTES]:
+        yield f"{log.path}: {each}."
+    more = len(log.truncated) - _MAX_NOTES
+    if more > 0:
+        yield f"{log.path}: {more:,} more truncated intervals were left out."
 
 
 def _snapshot_of(interval: LoggedInterval) -> Snapshot:

@@ -215,20 +215,27 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def text_of_unknown(low: str | None, population: Unknown) -> str:
+def text_of_unknown(low: str | None, high: str | None, population: Unknown) -> str:
     """
     Return the text of a percentile that is not known, for example ``≥ 5.0 s (cut 12 %)``.
 
     Args:
         low: Text of its lower end; ``None`` if the percentile is one of the failed requests.
+        high: Text of its upper end; ``None`` if there is no limit.
         population: What is known of all values.
     """
+    if low is None:
+        known = "—"
+    elif high is None:
+        known = f"≥ {low}"
+    else:
+        known = low if low == high else f"{low} to {high}"
     shares = [
         f"{word} {_percent(count / population.count)}"
         for word, count in (("cut", population.cut), ("failed", population.failed))
         if count
     ]
-    return f"{'—' if low is None else f'≥ {low}'} ({', '.join(shares)})"
+    return f"{known} ({', '.join(shares)})"
 
 
 def undocumented_cuts(

@@ -56,7 +56,7 @@ _BUSY: Final = frozenset({"_frozen_importlib", "importlib", "latspan", "logging"
 _AGAIN_AFTER_S: Final = 0.01
 _MOST_DELAYS: Final = 50
 
-_LONGEST_S: Final = 15.0
+_MAX_S: Final = 15.0
 """Longest wait for the export, in seconds; the export has shorter limits of its own."""
 
 _DEATH_S: Final = 1.0
@@ -218,7 +218,7 @@ class _Handler:
     def end_elsewhere(self, die: Callable[[], None]) -> None:
         """Export on this thread, because the main thread cannot, and end the process."""
         self._exporting_in = os.getpid()
-        deadline = time.monotonic() + _LONGEST_S
+        deadline = time.monotonic() + _MAX_S
         while self._delivery.is_ending() and time.monotonic() < deadline:
             time.sleep(_AGAIN_AFTER_S)
         with handle_internal_errors("the export at SIGTERM"):
@@ -227,7 +227,7 @@ class _Handler:
 
     def _finish(self, done: _thread.LockType) -> None:
         """Wait for the export, and end the process."""
-        deadline = time.monotonic() + _LONGEST_S
+        deadline = time.monotonic() + _MAX_S
         # An exception of another handler may come after the lock was acquired, so the lock alone
         # does not show that the export has ended.
         while not self._exported and time.monotonic() < deadline:
@@ -255,7 +255,7 @@ class _Handler:
         try:
             for _ in range(_EXPORTS_OF_INIT):
                 with handle_internal_errors("the export at SIGTERM"):
-                    self._delivery.flush(_LONGEST_S)
+                    self._delivery.flush(_MAX_S)
                 time.sleep(_EXPORT_INTERVAL_S)
         finally:
             self._exporting_in = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -117,11 +118,10 @@ def _run(arguments: argparse.Namespace) -> int:
         margin=arguments.margin,
     )
     found = compare(before, after, asked, accept=arguments.changed)
-    groups = (
-        compare_by(before, after, asked, arguments.by, accept=arguments.changed)
-        if arguments.by is not None
-        else []
-    )
+    groups: list[Comparison] = []
+    if arguments.by is not None:
+        groups, notes = compare_by(before, after, asked, arguments.by, accept=arguments.changed)
+        found = replace(found, notes=(*found.notes, *notes))
     _print(found, groups, arguments)
     if arguments.save_baseline is not None:
         _save(after, arguments.save_baseline)

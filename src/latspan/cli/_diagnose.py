@@ -27,7 +27,7 @@ __all__ = ["COMMAND"]
 
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_LONGEST_S: Final = 10**9
+_MAX_S: Final = 10**9
 
 _DESCRIPTION: Final = """\
 Names the segment in which the requests near a percentile spend most of their
@@ -244,7 +244,7 @@ def _window(text: str) -> float:
         seconds = float(number) * _UNITS_S[unit]
     except (KeyError, ValueError):
         seconds = -1.0
-    if not 0 < seconds < _LONGEST_S:
+    if not 0 < seconds < _MAX_S:
         raise argparse.ArgumentTypeError(f"'{text}' is not a time such as 30m, 2h or 1d")
     return seconds
 

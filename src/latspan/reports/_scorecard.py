@@ -152,8 +152,8 @@ def _percentile(figures: Figures, metric: str, percentile: float) -> Text:
         return Text(needs(values_needed(percentile)) if has_values else "—", style=FAINT)
     if bounds.is_known:
         return Text(milliseconds(bounds.low))
-    low = milliseconds(bounds.low) if math.isfinite(bounds.low) else None
-    return Text(text_of_unknown(low, figures.counts[metric]))
+    ends = [milliseconds(end) if math.isfinite(end) else None for end in bounds]
+    return Text(text_of_unknown(*ends, figures.counts[metric]))
 
 
 def _ratio(ratio: Ratio | None, *, intervals: bool) -> Text:

@@ -54,6 +54,9 @@ _METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
     },
 }
 
+_UNKNOWN: Final = (
+    "cut: the caller left before the value was known; failed: ranks last, without a value"
+)
 _UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
 _OWN_CODE: Final = (
     "unattributed: your own code outside the named stages; name it with latspan.stage"
@@ -153,6 +156,8 @@ class MetricsTable:
                 )
             )
         yield from aligned(rows, left=(0, 5), options=options)
+        if any("(" in cell.plain for row in rows for cell in row[2:-1]):
+            yield prose(MARGIN + _UNKNOWN, options, style=FAINT, hanging=len(MARGIN))
         for line in self._without_counts():
             yield shown(Text(MARGIN + line, style=FAINT), options)
 
@@ -205,8 +210,8 @@ def percentile_text(
         return Text(needs(values_needed(percentile)), style=FAINT)
     if low == high < math.inf or values.population is None:
         return Text(text_of(low))
-    shown_low = None if low == math.inf else text_of(rounded_bound(low))
-    return Text(text_of_unknown(shown_low, values.population))
+    ends = [None if end == math.inf else text_of(rounded_bound(end)) for end in (low, high)]
+    return Text(text_of_unknown(*ends, values.population))
 
 
 def _percentiles(values: Distribution) -> Iterator[Text]:

@@ -120,6 +120,16 @@ def test_both_ends_of_a_percentile() -> None:
     assert "p95 ≥ 5,000 ms (cut 10 %)" in repr(values)
 
 
+def test_a_text_has_both_ends_of_a_percentile() -> None:
+    """The lower one alone would hide how little is unknown."""
+    calls = [call(500, ttft_ms=100 + 10 * at) for at in range(20)]
+    left_at_once = call(1, outcome=Outcome.CANCELLED)
+
+    values = snapshot_of([*calls, *[left_at_once] * 2]).metric("ttft")
+
+    assert "p50 180 ms to 200 ms (cut 9.1 %)" in repr(values)
+
+
 def test_a_percentile_of_failed_calls_does_not_exist() -> None:
     """A failed call ranks last, at both ends, and also if its first token came."""
     failed = call(50, ttft_ms=20, outcome=Outcome.ERROR)

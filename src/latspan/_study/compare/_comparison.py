@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from latspan._drawing import count
 from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
 from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
-from latspan._study.compare._mix import MIX, STRATA, Mix, mix_of
+from latspan._study.compare._mix import MAX_SHOWN, MIX, STRATA, Mix, mix_of
 from latspan._study.compare._opposite import opposite_strata
 from latspan._study.compare._order import Order, order_of
 from latspan._study.compare._question import Judgement, Question
@@ -30,7 +34,7 @@ from latspan._study.stats import (
 )
 from latspan.errors import ConfigError
 
-__all__ = ["Comparison", "Failures", "compare", "compare_by"]
+__all__ = ["Comparison", "Failures", "Groups", "compare", "compare_by"]
 
 _DEFAULT_RUNS: Final = 5
 _LEVEL: Final = 0.05
@@ -136,6 +140,19 @@ class Comparison:
         return len(self.changes) <= 1
 
 
+class Groups(NamedTuple):
+    """
+    Comparisons of groups of requests.
+
+    Args:
+        comparisons: One for each value of an attribute, the most frequent value first.
+        notes: Values that are not compared, and why, one sentence each.
+    """
+
+    comparisons: list[Comparison]
+    notes: list[str]
+
+
 def compare_by(
     before: Sequence[Run],
     after: Sequence[Run],
@@ -143,9 +160,9 @@ def compare_by(
     name: str,
     *,
     accept: Collection[str] = (),
-) -> list[Comparison]:
+) -> Groups:
     """
-    Return one comparison for each value of an attribute, the most frequent value first.
+    Return one comparison for each value of an attribute that both sides have.
 
     Args:
         before: Runs of the first side, read from recordings.
@@ -157,29 +174,55 @@ def compare_by(
     Raises:
         ConfigError: The requests do not have several values of the attribute.
     """
-    counts: dict[str, int] = {}
-    names: set[str] = set()
-    for run in (*before, *after):
-        if run.table is not None:
-            names |= {each for each, (_, texts) in run.table.groups.items() if len(texts) > 1}
-            codes, values = run.table.groups.get(name, (None, ()))
-            for number, value in enumerate(values):
-                counts[value] = counts.get(value, 0) + int((codes == number).sum())
+    one, two = (_values_of(side, name) for side in (before, after))
+    counts = one + two
     if len(counts) < 2:
+        names = {
+            each
+            for run in (*before, *after)
+            if run.table is not None
+            for each, (_, texts) in run.table.groups.items()
+            if len(texts) > 1
+        }
         known = ", ".join(sorted(names)) or "none"
         raise ConfigError(
             f"requests have no attribute '{name}' with several values",
             hint=f"attributes with several values: {known}",
         )
     found: list[Comparison] = []
-    for value in sorted(counts, key=lambda each: -counts[each]):
+    left_out: defaultdict[str, list[str]] = defaultdict(list)
+    for value, number in counts.most_common():
+        if value not in one or value not in two:
+            when = "before" if value in one else "after"
+            left_out[f"it occurs only {when}"].append(f"{value} ({count(number, 'request')})")
+            continue
         sides = [
             [part for run in side if (part := part_of(run, name, value)).units]
             for side in (before, after)
         ]
-        if all(sides):
-            found.append(compare(sides[0], sides[1], asked, accept=accept, group=(name, value)))
-    return found
+        if not all(any(asked.metric in run.samples for run in side) for side in sides):
+            left_out[f"it has no {asked.metric}"].append(f"{value} ({count(number, 'request')})")
+            continue
+        found.append(compare(sides[0], sides[1], asked, accept=accept, group=(name, value)))
+    return Groups(found, [_left_out(name, values, why) for why, values in left_out.items()])
+
+
+def _left_out(name: str, values: Sequence[str], why: str) -> str:
+    more = len(values) - MAX_SHOWN
+    others = f" and {more:,} more" if more > 0 else ""
+    return f"Not compared, because {why}: {name} {', '.join(values[:MAX_SHOWN])}{others}."
+
+
+def _values_of(runs: Sequence[Run], name: str) -> Counter[str]:
+    """Return the number of requests with each value of an attribute."""
+    counts: Counter[str] = Counter()
+    for run in runs:
+        if run.table is not None and name in run.table.groups:
+            codes, values = run.table.groups[name]
+            known = codes >= 0
+            weights = np.bincount(codes[known], run.table.weight[known], len(values)).tolist()
+            counts += Counter(dict(zip(values, map(round, weights), strict=True)))
+    return counts
 
 
 def compare(

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from latspan._metrics import LATENCY_METRICS
-from latspan._recording import Population, Snapshot, read_snapshots
+from latspan._recording import Population, Snapshot, snapshots_of, truncated_in
 from latspan._recording.folder import is_recording, open_recording, refuse_copies
 from latspan._segments import Kind, Outcome
 from latspan._study.compare._baseline import BASELINE_SUFFIX, read_baseline, sample_of_histogram
 from latspan._study.compare._run import SEGMENT, Form, Profile, Run, run_of
 from latspan._study.stats import Sample
 from latspan.errors import RecordingError
+from latspan.histogram import read_log
 
 __all__ = ["run_of_snapshot", "runs_in"]
 
@@ -70,17 +71,20 @@ def _found(place: Path, step: int | None) -> list[Run]:
 
 def _run_of_logs(files: Sequence[Path], name: str) -> Run:
     merged: Snapshot | None = None
+    notes: list[str] = []
     for file in files:
+        log = read_log(file)
         try:
-            for snapshot in read_snapshots(file):
+            for snapshot in snapshots_of(log):
                 merged = snapshot if merged is None else merged.merge(snapshot)
         except OSError as error:
             raise RecordingError(
                 f"cannot read {file}: {error.strerror}", hint="use the path of existing files"
             ) from error
+        notes += truncated_in(log)
     if merged is None:
         raise RecordingError(f"{name} has no histogram", hint="was the program ended too early?")
-    return run_of_snapshot(merged, name)
+    return replace(run_of_snapshot(merged, name), notes=tuple(notes))
 
 
 def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:

@@ -15,7 +15,7 @@ from typing import Final
 
 from latspan._censoring import Bounds
 from latspan._drawing import count
-from latspan._recording import Distribution, Population, Snapshot, read_snapshots
+from latspan._recording import Distribution, Population, Snapshot, snapshots_of, truncated_in
 from latspan._segments import KIND_NOUNS, Kind
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis
 from latspan._study.diagnose._finding import milliseconds
@@ -23,7 +23,7 @@ from latspan._study.diagnose._goal import DURATION, Goal
 from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan._study.table import metric_of
 from latspan.errors import RecordingError
-from latspan.histogram import values_needed
+from latspan.histogram import read_log, values_needed
 
 __all__ = ["diagnose_logs"]
 
@@ -46,9 +46,12 @@ def diagnose_logs(paths: Sequence[Path], goal: Goal | None = None) -> Diagnosis:
     """
     goal = goal or Goal()
     merged: Snapshot | None = None
+    truncated: list[str] = []
     for path in paths:
-        for snapshot in read_snapshots(path):
+        log = read_log(path)
+        for snapshot in snapshots_of(log):
             merged = snapshot if merged is None else merged.merge(snapshot)
+        truncated += truncated_in(log)
     kinds = _KINDS if goal.kind is None else (goal.kind,)
     recorded = set[Kind]()
     if merged is not None:
@@ -81,7 +84,7 @@ def diagnose_logs(paths: Sequence[Path], goal: Goal | None = None) -> Diagnosis:
         conclusion=conclusion,
         sentence=sentence,
         target=target,
-        notes=tuple(_notes(merged, known, goal, kind)),
+        notes=(*truncated, *_notes(merged, known, goal, kind)),
         cut=known.cut,
         value_ns=(
             known.percentile(goal.percentile)

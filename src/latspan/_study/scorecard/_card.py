@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._drawing import count
 from latspan._metrics import FIRST_TOKENS
@@ -30,7 +30,7 @@ from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._prometheus import totals_of
 from latspan._study.scorecard._tally import Figures, Group, Tally
 from latspan._targets import InferencePath, Target
-from latspan.errors import UnknownNameError
+from latspan.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from latspan._study.table import OutermostReader, Table
@@ -87,6 +87,10 @@ class Scorecard:
     by: str
     cards: Sequence[Card]
     notes: tuple[str, ...] = ()
+
+
+MAX_GROUPS: Final = 1_000
+"""Number of values of an attribute above which requests are not grouped by it."""
 
 
 def _none() -> None:
@@ -181,6 +185,9 @@ class ScorecardBuilder:
             unsent: Number of requests that were scheduled and never sent.
             histograms: Returns histograms of all requests, if there are any: they are counted
                 instead if the requests are a sample.
+
+        Raises:
+            ConfigError: The attribute has too many values.
         """
         from latspan._study.scorecard._rows import groups_in, tallies_of
 
@@ -189,6 +196,7 @@ class ScorecardBuilder:
         if table.is_sampled and (counted := histograms()) is not None:
             self.add_snapshots(counted)
             return
+        self._check_groups(len(table.groups.get(self._by, ((), ()))[1]))
         self._sampled += int((table.weight > 1).sum())
         source = _Source()
         for group, place, tally in tallies_of(
@@ -217,6 +225,9 @@ class ScorecardBuilder:
 
         Args:
             snapshots: Its intervals; each counts in the period in which it begins.
+
+        Raises:
+            ConfigError: The attribute has too many values.
         """
         source = _Source()
         for snapshot in snapshots:
@@ -268,7 +279,8 @@ class ScorecardBuilder:
             url: Address of a Prometheus server.
 
         Raises:
-            ConfigError: The server does not answer as Prometheus does.
+            ConfigError: The server does not answer as Prometheus does, or the attribute has too
+                many values.
         """
         source = _Source()
         for total in totals_of(url, by=self._by, where=self._where, cycles=self._cycles):
@@ -362,6 +374,14 @@ class ScorecardBuilder:
             return self._kind if self._kind in kinds else None
         return next((kind for kind in Kind if kind in kinds), None)
 
+    def _check_groups(self, number: int) -> None:
+        if number > MAX_GROUPS:
+            raise ConfigError(
+                f"the requests have {number:,} values of '{self._by}'; a scorecard shows at most"
+                f" {MAX_GROUPS:,}",
+                hint="group by an attribute with fewer values, or select requests with --where",
+            )
+
     def _add(self, source: _Source) -> None:
         kind = self._outermost(source.tallies)
         for group, places in source.tallies.items():
@@ -371,6 +391,7 @@ class ScorecardBuilder:
                 total = self._total.tally(group, place)
                 total.merge(tally)
                 total.spans += source.spans[place]
+        self._check_groups(len({group.value for group in self._total.tallies}))
 
 
 def _size(card: Card) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._recording import Snapshot, read_snapshots
+from latspan._recording import snapshots_of, truncated_in
 from latspan._recording.folder import (
     CONVERTED,
     Recording,
@@ -19,6 +20,7 @@ from latspan._shown import location
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.traces import is_url, read_any
 from latspan.errors import ConfigError, RecordingError
+from latspan.histogram import read_log
 
 __all__ = ["add_source"]
 
@@ -64,7 +66,7 @@ def _add(builder: ScorecardBuilder, path: Path) -> Iterator[str]:
     elif path.is_dir():
         yield from _add_folder(builder, path)
     elif path.suffix == _LOG:
-        builder.add_snapshots(read_snapshots(path))
+        yield from _add_logs(builder, [path])
     else:
         imported = read_any(path)
         builder.add_records(imported.records, unsent=_unsent(imported.measurement or {}))
@@ -75,7 +77,7 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
     logs = sorted(folder.glob(f"*{_LOG}"))
     if logs:
         # Logs of one folder are those of the processes of one program.
-        builder.add_snapshots(_snapshots(logs))
+        yield from _add_logs(builder, logs)
     traces = sorted(each for each in folder.iterdir() if each.suffix in _TRACES)
     recordings = sorted(each for each in folder.iterdir() if is_recording(each))
     others: list[RecordingError] = []
@@ -117,9 +119,11 @@ def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[
     yield from (f"{recording.folder}: {note}" for note in missing)
 
 
-def _snapshots(logs: list[Path]) -> Iterator[Snapshot]:
+def _add_logs(builder: ScorecardBuilder, paths: Sequence[Path]) -> Iterator[str]:
+    logs = [read_log(path) for path in paths]
+    builder.add_snapshots(chain.from_iterable(map(snapshots_of, logs)))
     for log in logs:
-        yield from read_snapshots(log)
+        yield from truncated_in(log)
 
 
 def _unsent(measurement: Mapping[str, Any]) -> int:

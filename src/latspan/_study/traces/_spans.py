@@ -51,7 +51,7 @@ _EMPTY: Final[Mapping[str, Any]] = {}
 _SCOPE: Final = "latspan"
 """Instrumentation scope of latspan's spans."""
 
-_LONGEST_S: Final = 10.0**9
+_MAX_S: Final = 10.0**9
 """Longest time that an attribute can state, in seconds: 31 years."""
 
 _MAX_DURATION_NS: Final = 30 * 24 * 3600 * NS_PER_S
@@ -446,7 +446,7 @@ def seconds_as_ns(value: object) -> int | None:
     """Return an attribute in seconds as nanoseconds; ``None`` if it cannot be a time."""
     if isinstance(value, bool) or not isinstance(value, float | int):
         return None
-    return round(value * NS_PER_S) if 0 <= value <= _LONGEST_S else None
+    return round(value * NS_PER_S) if 0 <= value <= _MAX_S else None
 
 
 def _plain(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

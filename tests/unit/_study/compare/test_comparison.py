@@ -209,12 +209,30 @@ def test_groups_are_compared_one_by_one() -> None:
     """One route became slower, the other did not."""
     routes = ("/chat", "/summary")
     before, after = runs(0, routes=routes), runs(50, routes=routes, change=slow_summaries)
-    found = compare_by(before, after, P95, "route")
+    found, notes = compare_by(before, after, P95, "route")
+    assert notes == []
     by_route = {each.group: each.judgement for each in found}
     assert by_route[("route", "/summary")] is Judgement.WORSE
     assert by_route[("route", "/chat")] in {Judgement.NO_WORSE, Judgement.INCONCLUSIVE}
     with pytest.raises(ConfigError, match="no attribute 'tenant'"):
         compare_by(runs(0, 1), runs(50, 1), P95, "tenant")
+
+
+def test_a_group_of_one_side_is_named() -> None:
+    """It has nothing to be compared with; before, it was left out without a word."""
+    before, after = runs(0, routes=("/chat", "/old")), runs(50, routes=("/chat", "/new"))
+
+    found, notes = compare_by(before, after, P95, "route")
+
+    assert [each.group for each in found] == [("route", "/chat")]
+    old, new = (
+        sum((each.table.groups["route"][0] == 1).sum() for each in side if each.table)
+        for side in (before, after)
+    )
+    assert sorted(notes) == [
+        f"Not compared, because it occurs only after: route /new ({new:,} requests).",
+        f"Not compared, because it occurs only before: route /old ({old:,} requests).",
+    ]
 
 
 def test_a_question_is_a_percentile_and_a_metric() -> None:

@@ -21,6 +21,8 @@ from latspan._study.compare import (
     runs_in,
     runs_of_baseline,
 )
+from latspan._study.diagnose import diagnose_source
+from latspan._study.scorecard import ScorecardBuilder, add_source
 from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError, RecordingError
 from latspan.histogram import Histogram, HistogramLogWriter
@@ -165,3 +167,19 @@ def test_recordings_without_a_known_identifier_are_no_copies(tmp_path: Path) -> 
         fields = json.loads(manifest.read_text("utf-8"))
         manifest.write_text(json.dumps({**fields, "id": ""}), "utf-8")
     assert len(runs_in(tmp_path)) == 2
+
+
+def test_the_interval_that_a_killed_process_left_incomplete_is_named(tmp_path: Path) -> None:
+    """By the comparison, the diagnosis and the scorecard; before, it was left out in silence."""
+    path = log_of(tmp_path / "logs", 1) / "process-1.hlog"
+    lines = path.read_text().splitlines(keepends=True)
+    first_series = lines[4:6]
+    path.write_text("".join([*lines, *first_series]))
+
+    (one,) = runs_in(path.parent)
+    notes = [one.notes, diagnose_source(str(path)).notes]
+    notes.append(add_source(ScorecardBuilder(), str(path)))
+
+    assert one.units == 400
+    for each in notes:
+        assert any(note.startswith(f"{path}: line") and "truncated" in note for note in each)

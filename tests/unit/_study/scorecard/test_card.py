@@ -17,9 +17,10 @@ from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._segments import Kind, Outcome, Segment, Side
 from latspan._study.scorecard import Cycle, Figures, ScorecardBuilder
+from latspan._study.scorecard._card import MAX_GROUPS
 from latspan._study.stats import wilson_interval
 from latspan._targets import InferencePath, Target, TrafficProfile
-from latspan.errors import UnknownNameError
+from latspan.errors import ConfigError, UnknownNameError
 
 MS: Final = 1_000_000
 MONDAY: Final = 1_795_392_000 * 10**9
@@ -290,6 +291,15 @@ def test_requests_are_grouped_and_selected_by_any_attribute() -> None:
 
     assert [each.group for each in builder.build().cards] == ["pro", None]
     assert figures(records, where={"app.plan": "pro"}).requests == 1
+
+
+def test_an_attribute_with_too_many_values_does_not_group() -> None:
+    """An identifier of users or requests would have a table each, which takes minutes."""
+    builder = ScorecardBuilder(by="tenant")
+    records = [replace(record(), attributes={"tenant": f"{at}"}) for at in range(MAX_GROUPS + 1)]
+
+    with pytest.raises(ConfigError, match="1,001 values of 'tenant'"):
+        builder.add_records(records)
 
 
 def test_a_target_applies_to_its_inference_path_only() -> None:
