@@ -481,7 +481,7 @@ def report_text(situation: Situation, folder: Path) -> Shown:
     with redirect_stdout(out):
         assert main(["report", str(situation.write(folder))]) == 0
     shown = Shown(tolerance=0.003)
-    cell = r"(?:(?:≥ |— |)[\d,.]* ?(?:ms)?(?: ?\([^)]*\))?)"
+    cell = r"(?:(?:≥ |— |)[\d,.]* ?(?:ms)?(?: to [\d,.]+ ms)?(?: ?\([^)]*\))?)"
     for metric, title in (("duration", "duration"), (TTFT, "TTFT, first token")):
         found = re.search(
             rf"^  {title} +([\d,]+)  +({cell})  +({cell})  +({cell})  ",
@@ -490,10 +490,10 @@ def report_text(situation: Situation, folder: Path) -> Shown:
         )
         assert found, out.getvalue()
         for percentile, text in ((50, found[2]), (95, found[3])):
-            number = re.search(r"[\d,]+\.?\d*(?= ms)", text)
-            value = math.inf if number is None else float(number[0].replace(",", ""))
+            numbers = re.findall(r"[\d,]+\.?\d*(?= ms)", text)
+            ends = [float(number.replace(",", "")) for number in numbers] or [math.inf]
             is_bound = text.startswith("≥")
-            shown.percentiles[metric, percentile] = value, None if is_bound else value
+            shown.percentiles[metric, percentile] = ends[0], None if is_bound else ends[-1]
     outcomes = re.search(r"outcomes: (.*)", out.getvalue())
     if outcomes is not None:
         by_outcome = {

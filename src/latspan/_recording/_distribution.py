@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, overload
 
+from latspan._censoring import Bounds
 from latspan._metrics import METRICS, TOKEN_METRICS
 from latspan._recording._population import (
     Population,
@@ -335,10 +336,8 @@ class Distribution:
         low, high = self.percentile_bounds(percentile)
         if low == high and math.isfinite(low):
             return f"p{percentile} {low:,.5g}{unit}"
-        ends = [
-            None if math.isinf(end) else f"{rounded_bound(end):,.5g}{unit}" for end in (low, high)
-        ]
-        return f"p{percentile} {text_of_unknown(*ends, self._all())}"
+        text = text_of_unknown(Bounds(low, high), lambda end: f"{end:,.5g}{unit}", self._all())
+        return f"p{percentile} {text}"
 
     def _whose(self, preposition: str) -> str:
         """Return the requests that the values belong to, with a preposition before them."""

@@ -25,7 +25,7 @@ from histograms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -215,15 +215,16 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def text_of_unknown(low: str | None, high: str | None, population: Unknown) -> str:
+def text_of_unknown(bounds: Bounds, text_of: Callable[[float], str], population: Unknown) -> str:
     """
     Return the text of a percentile that is not known, for example ``≥ 5.0 s (cut 12 %)``.
 
     Args:
-        low: Text of its lower end; ``None`` if the percentile is one of the failed requests.
-        high: Text of its upper end; ``None`` if there is no limit.
+        bounds: Both ends of the percentile.
+        text_of: Returns the text of a finite end.
         population: What is known of all values.
     """
+    low, high = (text_of(rounded_bound(end)) if math.isfinite(end) else None for end in bounds)
     if low is None:
         known = "—"
     elif high is None:

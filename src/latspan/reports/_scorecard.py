@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -152,8 +151,7 @@ def _percentile(figures: Figures, metric: str, percentile: float) -> Text:
         return Text(needs(values_needed(percentile)) if has_values else "—", style=FAINT)
     if bounds.is_known:
         return Text(milliseconds(bounds.low))
-    ends = [milliseconds(end) if math.isfinite(end) else None for end in bounds]
-    return Text(text_of_unknown(*ends, figures.counts[metric]))
+    return Text(text_of_unknown(bounds, milliseconds, figures.counts[metric]))
 
 
 def _ratio(ratio: Ratio | None, *, intervals: bool) -> Text:

@@ -15,6 +15,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._censoring import Bounds
 from latspan._drawing import (
     FAINT,
     count,
@@ -26,7 +27,7 @@ from latspan._drawing import (
     percent,
     style_of,
 )
-from latspan._recording import Distribution, rounded_bound, text_of_unknown
+from latspan._recording import Distribution, text_of_unknown
 from latspan._segments import Kind, Outcome, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
@@ -210,8 +211,7 @@ def percentile_text(
         return Text(needs(values_needed(percentile)), style=FAINT)
     if low == high < math.inf or values.population is None:
         return Text(text_of(low))
-    ends = [None if end == math.inf else text_of(rounded_bound(end)) for end in (low, high)]
-    return Text(text_of_unknown(*ends, values.population))
+    return Text(text_of_unknown(Bounds(low, high), text_of, values.population))
 
 
 def _percentiles(values: Distribution) -> Iterator[Text]:

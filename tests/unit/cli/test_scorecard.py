@@ -163,7 +163,7 @@ def test_given_up_requests_are_shown_as_bounds(
     duration = card["periods"][0]["metrics"]["duration"]
     assert (duration["count"], duration["cut"], duration["p95"]) == (60, 10, None)
     assert duration["at_least"] == {"p95": pytest.approx(1_056 * MS, rel=0.001)}
-    assert "≥ 1,055.9 ms (cut 17 %)" in text
+    assert "≥ 1,056.0 ms (cut 17 %)" in text
 
 
 def test_histogram_logs_traces_and_reports_are_read(

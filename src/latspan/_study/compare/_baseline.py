@@ -2,8 +2,8 @@
 Baseline: the runs of a side as one small JSON file, kept in a repository.
 
 It has a histogram of each metric and segment, conditions, and the segments near the usual
-percentiles, but no single request, so it is small and has no attribute of a user. For everything
-but groups of requests, it replaces the recordings of the runs.
+percentiles, and the mix of the requests, but no single request, so it is small and has no attribute
+of a user. For everything but groups of requests, it replaces the recordings of the runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 
 from latspan._segments import Kind
 from latspan._shown import printable
-from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run
+from latspan._study.compare._mix import stored_strata
+from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run, Stratum
 from latspan._study.stats import Sample
 from latspan._targets import Target
 from latspan._version import __version__
@@ -44,6 +45,8 @@ BASELINE_SUFFIX: Final = ".json"
 """End of the name of a baseline file, by which it is recognised as a side."""
 
 _PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0)
+_MAX_STRATA: Final = 1_000
+"""Number of kinds of requests above which a baseline has no mix."""
 _LARGEST: Final = 64_000_000
 _MOST: Final = 2**62
 """Largest time, count and number: the sum of any two of them has 64 bits."""
@@ -103,6 +106,7 @@ def _written(run: Run) -> dict[str, object]:
             for name, value in asdict(run.profile).items()
             if value is not None and value != ()
         },
+        **_written_strata(stored_strata(run)),
         "targets": [
             {"metric": each.metric, "percentile": each.percentile, "limit_ns": each.limit_ns}
             for each in run.targets
@@ -123,6 +127,22 @@ def _written(run: Run) -> dict[str, object]:
             }
             for name, sample in run.samples.items()
         },
+    }
+
+
+def _written_strata(strata: Sequence[Stratum]) -> dict[str, object]:
+    """Return the mix; nothing if it is unknown, or has so many kinds that it is no mix."""
+    if not 0 < len(strata) <= _MAX_STRATA:
+        return {}
+    return {
+        "mix": [
+            {
+                "attributes": dict(each.attributes),
+                **({} if each.streamed is None else {"streamed": each.streamed}),
+                "requests": each.requests,
+            }
+            for each in strata
+        ]
     }
 
 
@@ -233,6 +253,7 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
         start_ns=_whole(written.get("start_ns", 0)),
         samples=samples,
         profile=_profile(written["profile"]),
+        strata=tuple(map(_read_stratum, written.get("mix", ()))),
         conditions=_mapping(written["conditions"]),
         targets=tuple(
             Target(
@@ -251,6 +272,14 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
             for name, band in written["bands"].items()
         },
     )
+
+
+def _read_stratum(written: Mapping[str, Any]) -> Stratum:
+    streamed = written.get("streamed")
+    if not isinstance(streamed, bool | None):
+        raise TypeError(f"{printable(str(streamed))} is neither true nor false")
+    attributes = {name: _text(value) for name, value in _mapping(written["attributes"]).items()}
+    return Stratum(attributes, streamed, _number(written["requests"]))
 
 
 def _read_sample(written: Mapping[str, Any]) -> Sample:

@@ -15,12 +15,12 @@ from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
 from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
-from latspan._study.compare._mix import MAX_SHOWN, MIX, STRATA, Mix, mix_of
+from latspan._study.compare._mix import MAX_SHOWN, MIX, Mix, mix_of
 from latspan._study.compare._opposite import opposite_strata
 from latspan._study.compare._order import Order, order_of
 from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row, judged_rows, mean_of
-from latspan._study.compare._run import Run, part_of
+from latspan._study.compare._run import STRATA, Run, part_of
 from latspan._study.compare._sentence import conclusion, notes
 from latspan._study.diagnose import milliseconds
 from latspan._study.stats import (
@@ -361,7 +361,7 @@ def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Ite
     if not mix.before:
         yield (
             "The mix of requests is unknown, so a change of it looks like a change of speed:"
-            " baselines and histograms do not store it."
+            " a file of an older release has none, and histograms only for histograms."
         )
     if mix.changed and not mix.refused and mix.is_weighted:
         one, two = mix.text()

@@ -15,27 +15,26 @@ standardisation; Kish (1965) for the effective size; Simpson (1951) for strata o
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._study.compare._run import Run, reweighted
+from latspan._study.compare._run import STRATA, Run, Stratum, reweighted
 from latspan._study.stats import effective_size, fraction_above
 from latspan.histogram import values_needed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MIX", "STRATA", "Mix", "mix_of", "strata_of", "undivided"]
+    from latspan._study.table import Table
+
+__all__ = ["MIX", "Mix", "mix_of", "stored_strata", "strata_of", "undivided"]
 
 MIX: Final = "mix"
 """Name by which a change of the mix is accepted."""
-
-STRATA: Final = ("route", "inference_path", "model", "traffic_class")
-"""Attributes that divide requests into strata; all are set before the call."""
 
 MIN_CHANGE: Final = 0.05
 """Change of a share up to which the mix is the same."""
@@ -102,8 +101,76 @@ def undivided(runs: Sequence[Run], accept: Collection[str]) -> set[str]:
     These are the ones that were changed on purpose, and whether a request streams if a run states
     it of none.
     """
-    knows = all(run.table is None or (run.table.streamed >= 0).any() for run in runs)
-    return {*accept} if knows else {*accept, STREAMED}
+    return {*accept} if all(map(_knows_streams, runs)) else {*accept, STREAMED}
+
+
+def _knows_streams(run: Run) -> bool:
+    if run.table is not None:
+        return bool((run.table.streamed >= 0).any())
+    return any(each.streamed is not None for each in run.strata)
+
+
+class _Distinct(NamedTuple):
+    """
+    Distinct kinds of the requests of a table.
+
+    Args:
+        strata: The kinds, in the order in which they occur.
+        places: Kind of each request; shape ``(n,)``.
+    """
+
+    strata: list[Stratum]
+    places: NDArray[np.int64]
+
+
+def _distinct(table: Table, without: Collection[str]) -> _Distinct:
+    chosen = {
+        name: table.groups[name] for name in STRATA if name in table.groups and name not in without
+    }
+    streams = np.zeros(len(table), np.int8) if STREAMED in without else table.streamed
+    places: NDArray[np.int64] = streams.astype(np.int64)
+    for codes, values in chosen.values():
+        # Numbered anew each time: the product of the numbers of values may exceed 64 bits.
+        _, places = np.unique(places * (len(values) + 1) + codes, return_inverse=True)
+    _, first, places = np.unique(places, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    places = np.argsort(order)[places]
+    weights: list[float] = np.bincount(places, table.weight, len(first)).tolist()
+    rows: list[int] = first[order].tolist()
+    strata = [
+        Stratum(
+            {
+                name: values[codes[row]]
+                for name, (codes, values) in chosen.items()
+                if codes[row] >= 0
+            },
+            None if streams[row] < 0 else bool(streams[row]),
+            weight,
+        )
+        for row, weight in zip(rows, weights, strict=True)
+    ]
+    return _Distinct(strata, places)
+
+
+def _names_of(strata: Sequence[Stratum], without: Collection[str] = ()) -> list[str]:
+    """Return the name of each kind of requests; several may have the same."""
+    dividing = [name for name in STRATA if name not in without]
+    kinds = [
+        " ".join(filter(None, [each.attributes.get(name) for name in dividing])) for each in strata
+    ]
+    if STREAMED in without:
+        return [kind or "other" for kind in kinds]
+    # A request that ended before its first call is taken for one that streams as the others do.
+    usual: defaultdict[str, float] = defaultdict(float)
+    for kind, each in zip(kinds, strata, strict=True):
+        if each.streamed is not None:
+            usual[kind] += each.requests if each.streamed else -each.requests
+    return [
+        f"{kind} streamed".strip()
+        if (usual[kind] > 0 if each.streamed is None else each.streamed)
+        else kind or "other"
+        for kind, each in zip(kinds, strata, strict=True)
+    ]
 
 
 def strata_of(
@@ -119,38 +186,20 @@ def strata_of(
     Returns:
         ``None`` if the run has no single requests.
     """
-    table = run.table
-    if table is None:
+    if run.table is None:
         return None
-    streams = np.zeros(len(table), np.int8) if STREAMED in without else table.streamed
-    chosen = [table.groups[name] for name in STRATA if name in table.groups and name not in without]
-    places: NDArray[np.int64] = streams.astype(np.int64)
-    for codes, values in chosen:
-        # Numbered anew each time: the product of the numbers of values may exceed 64 bits.
-        _, places = np.unique(places * (len(values) + 1) + codes, return_inverse=True)
-    _, first, places, counts = np.unique(
-        places, return_index=True, return_inverse=True, return_counts=True
-    )
-    kinds = [
-        " ".join(
-            filter(None, [values[codes[at]] if codes[at] >= 0 else "" for codes, values in chosen])
-        )
-        for at in first
-    ]
-    of_first: list[int] = streams[first].tolist()
-    known: Counter[tuple[str, int]] = Counter()
-    for kind, stream, count in zip(kinds, of_first, counts.tolist(), strict=True):
-        known[kind, stream] += count
-    # A request that ended before its first call is taken for one that streams as the others do.
-    usual = {kind: known[kind, 1] > known[kind, 0] for kind in kinds}
-    rows = [
-        f"{kind} streamed".strip() if (usual[kind] if stream < 0 else stream) else kind or "other"
-        for kind, stream in zip(kinds, of_first, strict=True)
-    ]
-    in_order: list[int] = np.argsort(first).tolist()
-    names = list(dict.fromkeys(rows[at] for at in in_order))
+    strata, places = _distinct(run.table, without)
+    rows = _names_of(strata, without)
+    names = list(dict.fromkeys(rows))
     number = {name: code for code, name in enumerate(names)}
     return np.array([number[row] for row in rows], np.int64)[places], names
+
+
+def stored_strata(run: Run) -> tuple[Stratum, ...]:
+    """Return the kinds of requests of a run, for a file without the requests themselves."""
+    if run.table is None:
+        return run.strata
+    return tuple(_distinct(run.table, ()).strata)
 
 
 def mix_of(
@@ -170,13 +219,12 @@ def mix_of(
             itself, so that the runs stay as they are.
     """
     without = undivided([*before, *after], accept)
-    sides = [[strata_of(run, without) for run in side] for side in (before, after)]
-    if any(strata is None for side in sides for strata in side):
+    totals = [_totals(side, without) for side in (before, after)]
+    if not all(totals) or not _are_comparable([*before, *after]):
         return Mix({}, {}, changed=False, refused="", runs=tuple(after))
-    totals = [_totals(runs, side) for runs, side in zip((before, after), sides, strict=True)]
     one, two = ({name: part / sum(each.values()) for name, part in each.items()} for each in totals)
     beyond = fraction_above(percentile)
-    if not _has_changed(one, two, [_size(side) for side in (before, after)], beyond):
+    if not _has_changed(one, two, [sum(map(_size, side)) for side in (before, after)], beyond):
         return Mix(
             one,
             two,
@@ -190,10 +238,12 @@ def mix_of(
     if MIX in accept:
         return Mix(one, two, changed=True, refused="", runs=tuple(after), is_weighted=False)
     refused = _refused(one, two, beyond)
+    if any(run.table is None for run in after):
+        refused = "without single requests, the requests after cannot be weighted"
     runs: list[Run] = []
     if not refused:
-        for run, strata in zip(after, sides[1], strict=True):
-            codes, names = strata or (np.empty(0, np.int64), [])
+        for run in after:
+            codes, names = strata_of(run, without) or (np.empty(0, np.int64), [])
             factors = np.array([one.get(name, 0.0) / two[name] for name in names])
             runs.append(reweighted(run, factors[codes]))
         needed = values_needed(percentile)
@@ -202,24 +252,28 @@ def mix_of(
     return Mix(one, two, changed=True, refused=refused, runs=tuple(runs) or tuple(after))
 
 
-def _totals(
-    runs: Sequence[Run], strata: Sequence[tuple[NDArray[np.int64], list[str]] | None]
-) -> dict[str, float]:
-    totals: dict[str, float] = {}
-    for run, each in zip(runs, strata, strict=True):
-        if each is not None and run.table is not None:
-            codes, names = each
-            for name, part in zip(
-                names, np.bincount(codes, run.table.weight, len(names)), strict=True
-            ):
-                totals[name] = totals.get(name, 0.0) + float(part)
-    return totals or {"other": 1.0}
+def _totals(runs: Sequence[Run], without: Collection[str]) -> dict[str, float]:
+    """Return the number of requests of each stratum of a side; empty if a run's are unknown."""
+    totals: defaultdict[str, float] = defaultdict(float)
+    for run in runs:
+        strata = run.strata if run.table is None else _distinct(run.table, without).strata
+        if not strata and run.units:
+            return {}
+        for name, each in zip(_names_of(strata, without), strata, strict=True):
+            totals[name] += each.requests
+    return dict(totals) or {"other": 1.0}
 
 
-def _size(runs: Sequence[Run]) -> float:
-    """Return the effective number of requests of a side."""
-    weights = [run.table.weight for run in runs if run.table is not None]
-    return effective_size(np.concatenate(weights)) if weights else 0.0
+def _are_comparable(runs: Sequence[Run]) -> bool:
+    """Return whether all or none of the runs are histograms, which divide requests otherwise."""
+    return len({run.table is not None or _knows_streams(run) for run in runs}) == 1
+
+
+def _size(run: Run) -> float:
+    """Return the effective number of requests."""
+    if run.table is not None:
+        return effective_size(run.table.weight)
+    return max((sample.size for sample in run.samples.values()), default=0.0)
 
 
 def _has_changed(

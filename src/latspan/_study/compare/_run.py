@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SEGMENT",
+    "STRATA",
     "Band",
     "Form",
     "Lengths",
     "Profile",
     "Run",
+    "Stratum",
     "part_of",
     "reweighted",
     "run_of",
@@ -52,8 +54,8 @@ _DURATION: Final = "duration"
 _FIRST_TOKEN: Final = "time_to_first_token"
 _UNTIL: Final = (_DURATION, _FIRST_TOKEN)
 _OF_CALLS: Final = ("time_per_output_token", "chunk_gap_max")
-_CHOSEN_BEFORE: Final = ("route", "inference_path", "model", "traffic_class")
-"""Attributes that divide requests into kinds, whatever the number of their values."""
+STRATA: Final = ("route", "inference_path", "model", "traffic_class")
+"""Attributes that divide requests into strata; all are set before the call."""
 
 _MIN_COVERAGE: Final = 0.95
 """Fraction of the completed requests that must report a length for it to be known."""
@@ -160,6 +162,21 @@ class Profile:
         return None
 
 
+class Stratum(NamedTuple):
+    """
+    Requests of one kind, without the requests themselves.
+
+    Args:
+        attributes: Attributes that the caller chose before the call, such as the route.
+        streamed: Whether the response streams; ``None`` if it is unknown.
+        requests: Number of requests, more than 0; in a sample, those that it stands for.
+    """
+
+    attributes: Mapping[str, str]
+    streamed: bool | None
+    requests: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """
@@ -178,6 +195,7 @@ class Run:
         targets: Targets of the load test.
         table: Its units; ``None`` unless read from a recording.
         tables: Units by goal metric; empty unless read from a recording.
+        strata: Kinds of its requests if it has no table; empty if they are unknown.
         bands: Times near percentiles by goal, as far as they were stored.
         recording: Identifier of its recording; empty if it is unknown.
         start_ns: Unix time of its first request in nanoseconds; 0 if it is unknown.
@@ -197,6 +215,7 @@ class Run:
     targets: tuple[Target, ...] = ()
     table: Table | None = None
     tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
+    strata: tuple[Stratum, ...] = ()
     bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
     recording: str = ""
     start_ns: int = 0
@@ -240,7 +259,7 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
         recording,
         _UNTIL,
         kind=measured_kind(recording) if about else None,
-        attributes=_CHOSEN_BEFORE,
+        attributes=STRATA,
     )
     run = run_of_table(
         every.rows(every.measured(max(number, 0))) if about else every,

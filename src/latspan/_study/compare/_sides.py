@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,15 @@ from latspan._recording import Population, Snapshot, snapshots_of, truncated_in
 from latspan._recording.folder import is_recording, open_recording, refuse_copies
 from latspan._segments import Kind, Outcome
 from latspan._study.compare._baseline import BASELINE_SUFFIX, read_baseline, sample_of_histogram
-from latspan._study.compare._run import SEGMENT, Form, Profile, Run, run_of
+from latspan._study.compare._run import (
+    SEGMENT,
+    STRATA,
+    Form,
+    Profile,
+    Run,
+    Stratum,
+    run_of,
+)
 from latspan._study.stats import Sample
 from latspan.errors import RecordingError
 from latspan.histogram import read_log
@@ -132,7 +140,16 @@ def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
             input_tokens=_mean(snapshot, "input_tokens", kind),
         ),
         start_ns=snapshot.start_epoch_ns,
+        strata=tuple(_strata(snapshot, kind)),
     )
+
+
+def _strata(snapshot: Snapshot, kind: Kind) -> Iterator[Stratum]:
+    for key, series in snapshot.series.items():
+        if key.metric == "duration" and key.kind is kind and series.histogram.count:
+            named = {name: key.attribute(name) for name in STRATA}
+            attributes = {name: value for name, value in named.items() if value is not None}
+            yield Stratum(attributes, None, series.histogram.count)
 
 
 def _sample(population: Population) -> Sample:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
+from latspan import Snapshot
+from latspan._clock import SystemClock
+from latspan._recording import Recorder
 from latspan._study.compare import (
     Judgement,
     Question,
     Run,
     baseline_document,
     compare,
+    run_of_snapshot,
     runs_of_baseline,
 )
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment
-from support.comparisons import runs
+from support.comparisons import records, runs
 
 P50: Final = Question("duration", 50)
 P95: Final = Question("duration", 95)
@@ -66,11 +71,54 @@ def test_more_requests_of_a_fast_route_are_no_improvement() -> None:
     assert any("The mix of requests changed" in note for note in found.notes)
 
 
-def test_a_baseline_states_that_it_has_no_mix() -> None:
-    """It stores no routes, so a change of the mix looks like a change of speed."""
+def test_a_baseline_keeps_the_mix() -> None:
+    """The requests after have single requests, so they are weighted as without a baseline."""
     before, after = _sides(MOSTLY_SLOW, MOSTLY_FAST)
     stored = runs_of_baseline(json.loads(json.dumps(baseline_document(before))), "b.json")
+
     found = compare(stored, after, P50)
+
+    assert found.mix is not None
+    assert found.mix.is_weighted
+    assert found.judgement is compare(before, after, P50).judgement
+    again = runs_of_baseline(json.loads(json.dumps(baseline_document(stored))), "b.json")
+    assert [run.strata for run in again] == [run.strata for run in stored]
+
+
+def test_a_side_without_single_requests_cannot_be_weighted() -> None:
+    """Neither a baseline after the change, nor histograms; the sentence gives the reason."""
+    before, after = _sides(MOSTLY_SLOW, MOSTLY_FAST)
+    stored = runs_of_baseline(baseline_document(after), "b.json")
+    histograms = [
+        [
+            run_of_snapshot(_snapshot(records(seed, routes=routes, change=by_route)), f"{seed}")
+            for seed in range(3)
+        ]
+        for routes in (MOSTLY_SLOW, MOSTLY_FAST)
+    ]
+
+    for one, two in ((before, stored), histograms):
+        found = compare(one, two, P50)
+        assert found.judgement is Judgement.NOT_INTERPRETABLE
+        assert "cannot be weighted" in found.sentence
+
+
+def _snapshot(requests: Iterable[RequestRecord]) -> Snapshot:
+    recorder = Recorder(SystemClock(), keep=0)
+    for each in requests:
+        recorder.record(each)
+    return recorder.snapshot()
+
+
+def test_a_baseline_of_an_older_release_states_that_it_has_no_mix() -> None:
+    """It has no routes, so a change of the mix looks like a change of speed."""
+    before, after = _sides(MOSTLY_SLOW, MOSTLY_FAST)
+    document = json.loads(json.dumps(baseline_document(before)))
+    for run in document["runs"]:
+        del run["mix"]
+
+    found = compare(runs_of_baseline(document, "b.json"), after, P50)
+
     assert found.mix is None
     assert any("The mix of requests is unknown" in note for note in found.notes)
     assert not any("is unknown" in note for note in compare(before, after, P50).notes)
