@@ -132,7 +132,8 @@ def test_one_run_is_a_gate_against_a_baseline(
     """The baseline's runs show how much runs vary."""
     file = tmp_path / "baseline.json"
     main(["compare", "--save-baseline", str(file), before])
-    slow = recording(tmp_path / "slow", 90, factors={**SLOWER, "decode": 3.0, "prefill": 3.0})
+    factors = {**SLOWER, "decode": 3.0, "prefill": 3.0}
+    slow = recording(tmp_path / "slow", 90, factors=factors, routes=ROUTES)
     code, found = compared(capsys, str(file), str(slow))
     assert (code, found["judgement"]) == (1, "worse")
 
