@@ -204,7 +204,10 @@ CUT: Final = frozenset({Outcome.CANCELLED, Outcome.CLOSED_EARLY, Outcome.ABANDON
 """Outcomes of a call that its caller ended before it was complete: the call was given up."""
 
 NOT_WAITING: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
-"""Outcomes of a stream whose caller was not waiting for a chunk at the end."""
+"""
+Outcomes of a stream whose caller was not waiting for a chunk at the end. If the caller of an
+``abandoned`` stream was, the stream has a last read without a chunk.
+"""
 
 
 class Segment(NamedTuple):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Final, TypeVar, cast
 
 from latspan import _runtime
@@ -195,6 +196,22 @@ class StreamTracker:
         self.call.end(Outcome.CLOSED_EARLY)
 
 
+def _watch(generator: Generator[Any] | AsyncGenerator[Any], tracker: StreamTracker) -> None:
+    """Make known whether the caller waits in the generator, without any cost per chunk."""
+    held, reads = weakref.ref(generator), tracker.call.reads
+
+    def began() -> int | None:
+        iterator, frame = held(), None
+        if isinstance(iterator, GeneratorType) and iterator.gi_running:
+            frame = iterator.gi_frame
+        elif isinstance(iterator, AsyncGeneratorType) and iterator.ag_running:
+            frame = iterator.ag_frame
+        return None if frame is None else frame.f_locals.get("before")
+
+    if reads is not None:
+        reads.began = began
+
+
 _ZERO: Final[Callable[[Any], int]] = ().count
 """Function that returns 0 for every chunk; a method of an empty tuple, because that runs in C."""
 
@@ -213,11 +230,7 @@ def _gathering(
     return look_and_gather
 
 
-def iter_tracked(
-    source: Iterator[_T],
-    tracker: StreamTracker,
-    stream: object,  # noqa: ARG001 - kept alive
-) -> Generator[_T]:
+def iter_tracked(source: Iterator[_T], tracker: StreamTracker, stream: object) -> Generator[_T]:
     """
     Yield the items of ``source`` and record each read.
 
@@ -230,6 +243,16 @@ def iter_tracked(
         stream: Kept alive while it is iterated: in ``for chunk in create(...)`` there is no other
             reference to it, and its finaliser would run before its end.
     """
+    generator = _iterate(source, tracker, stream)
+    _watch(generator, tracker)
+    return generator
+
+
+def _iterate(
+    source: Iterator[_T],
+    tracker: StreamTracker,
+    stream: object,  # noqa: ARG001 - kept alive
+) -> Generator[_T]:
     now, reads = tracker.call.now, tracker.call.reads
     if reads is None or tracker.call.finished:
         yield from source
@@ -266,6 +289,7 @@ def aiter_tracked(
     """
     reader = object()
     generator = _aiterate(source, tracker, stream, reader)
+    _watch(generator, tracker)
     weakref.finalize(generator, tracker.left, reader).atexit = False
     return generator
 

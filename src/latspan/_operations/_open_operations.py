@@ -95,8 +95,7 @@ def abandon_open_operations(runtime: Runtime | None = None) -> None:
     """
     for operation in list(open_operations):
         if runtime is None or operation.runtime is runtime:
-            operation.end_if_left()
-            operation.end(Outcome.ABANDONED)
+            operation.abandon()
     # A scope is opened after the scopes that it is inside of.
     for scope in reversed(list(open_scopes)):
         if runtime is None or scope.runtime is runtime:

@@ -347,6 +347,22 @@ class Operation(ResponseParts):
             finalizing=finalizing,
         )
 
+    def abandon(self) -> None:
+        """
+        End the call, which is still open, as ``abandoned``.
+
+        A call whose caller has stopped reading ends with the outcome of that moment. If the caller
+        waits for a chunk, it has waited up to now.
+        """
+        self.end_if_left()
+        now_ns, reads = self.now(), self.reads
+        began_ns = None if reads is None or reads.began is None else reads.began()
+        if reads is not None and reads.end is None and began_ns is not None:
+            # The iterator goes on with the original.
+            self.reads = reads.copy()
+            self.reads.end = began_ns, now_ns
+        self.end(Outcome.ABANDONED, done_ns=now_ns)
+
     def closing(self) -> None:
         """Record that the caller has started to close the stream."""
         if self.finished:
@@ -394,10 +410,10 @@ class Operation(ResponseParts):
         if self._awaits_span:
             # Has an effect only if the other instrumentation opened no span inside.
             self.adopt(self._runtime.sink())
-        if self.reads is not None and self.reads.end is None:
+        if self.reads is not None and (self.reads.end is None or outcome is Outcome.ABANDONED):
             # The application may read on after this end, if a flush or a snapshot ended the
-            # operation after a `break`. The iterator then still appends to the original lists; what
-            # it appends does not belong to this operation.
+            # operation after a `break`, or latspan was shut down. The iterator then still appends
+            # to the original lists; what it appends does not belong to this operation.
             self.reads = self.reads.copy()
             self.parts = self.parts.copy()
             if self.gathered is not None:

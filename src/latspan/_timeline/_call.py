@@ -273,7 +273,10 @@ def _streamed_answer(
         if buffered:
             stream = with_late_arrivals(stream)
     cuts = _cuts_to_last_token(builder, handed_over_ns, stream, reconciled, buffered=buffered)
-    tail = STREAM_CLOSE if seen.outcome in NOT_WAITING else SERVER_WAIT
+    is_waiting = seen.outcome not in NOT_WAITING or (
+        seen.outcome is Outcome.ABANDONED and reads.end is not None
+    )
+    tail = SERVER_WAIT if is_waiting else STREAM_CLOSE
     for end_ns, held in stream.intervals.tail:
         name = CONSUMER if held else tail
         cuts.append((end_ns, name, MEASURED))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, sub
 from typing import Final, NamedTuple
@@ -117,10 +117,13 @@ class Reads:
             integer, or :data:`NO_CHUNK`. They are in a single list and are added by one operation,
             so that an interrupt leaves either all three or none.
         end: Instants before and after the read that found the end of the stream, or failed.
+        began: Returns the instant at which the read in progress began, ``None`` if the caller holds
+            the stream; ``None`` if that is not known.
     """
 
     stamps: list[int] = field(default_factory=list[int])
     end: tuple[int, int] | None = None
+    began: Callable[[], int | None] | None = None
 
     def add(self, before_ns: int, after_ns: int, kind: int) -> None:
         """Add a read; its chunk has that kind."""
