@@ -204,7 +204,7 @@ class _Gathered:
         if record.outcome is not Outcome.COMPLETED:
             self._add_bounds(record)
             self._add_unknown(record, _CENSORED)
-        elif record.streamed and _LAST_WAIT not in record.metrics:
+        elif _LAST_WAIT not in record.metrics and record.is_streamed:
             self._add_unknown(record, _FIRST_WAITS)
 
     def _add_bounds(self, record: RequestRecord) -> None:

@@ -159,8 +159,10 @@ def change_of(row: Row) -> str:
 
 def interval_of(row: Row) -> str:
     """Return the interval of the relative change, or nothing."""
-    if row.low is None or row.high is None or math.isinf(row.high):
+    if row.low is None or row.high is None:
         return ""
+    if math.isinf(row.high):
+        return f"≥ {row.low - 1:+.1%}" if row.low > 0 else ""
     return f"{row.low - 1:+.1%} to {row.high - 1:+.1%}"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
 
 from latspan._clock import SystemClock
 from latspan._recording import Recorder, RequestRecord, Snapshot
+from latspan._recording.folder import LineCounter, row_of_record
 from latspan._segments import Kind, SegmentName, Side, Stage
 
 __all__ = ["Group", "calls_in", "requests_in", "served_in"]
@@ -33,6 +34,7 @@ class Group:
         total: Number of all that were recorded; more than the records if only the latest are kept.
         left_out: Number of requests without a call and without a stage. If other requests have
             some, these are neither in the records nor in the total.
+        is_live: Whether they are of a running program, not of a recording.
     """
 
     noun: str
@@ -41,6 +43,7 @@ class Group:
     snapshot: Snapshot
     total: int
     left_out: int = 0
+    is_live: bool = False
 
     def segment_names(self) -> tuple[str, ...]:
         """Return the names of their segments, ordered by the mean of where they first begin."""
@@ -75,7 +78,11 @@ class Group:
         """Number of records in words, for example ``the latest 100 of 250 calls``."""
         kept, total = len(self.records), max(self.total, len(self.records))
         nouns = self.noun if total == 1 else f"{self.noun}s"
-        return f"{kept:,} {nouns}" if kept == total else f"the latest {kept:,} of {total:,} {nouns}"
+        if kept == total:
+            return f"{kept:,} {nouns}"
+        # A program keeps the latest records; a recording has a sample of them.
+        which = "the latest " if self.is_live else ""
+        return f"{which}{kept:,} of {total:,} {nouns}"
 
 
 def calls_in(snapshot: Snapshot) -> Group:
@@ -85,7 +92,7 @@ def calls_in(snapshot: Snapshot) -> Group:
     )
     # Not `snapshot.count`, which logs why a snapshot is empty: a report shows the reason itself.
     total = snapshot.metric("duration", kind=Kind.CALL).count()
-    return Group("call", Kind.CALL, records, snapshot, total)
+    return Group("call", Kind.CALL, records, snapshot, total, is_live=bool(snapshot.recorders))
 
 
 def requests_in(snapshot: Snapshot) -> Group:
@@ -109,17 +116,27 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
     # the histograms are made of the records, if there are any.
     whole = snapshot
     if records:
-        recorder = Recorder(SystemClock(), keep=None)
-        for record in records:
-            recorder.record(replace(record, reports=None))
-        whole = recorder.snapshot()
+        whole = _counted([replace(record, reports=None) for record in records])
     total = sum(
         series.histogram.count
         for key, series in snapshot.series.items()
         if (key.metric, key.kind, key.subject.side) == ("duration", Kind.REQUEST, side)
     )
     left_out = found - len(records)
-    return Group(noun, Kind.REQUEST, records, whole, total - left_out, left_out)
+    is_live = bool(snapshot.recorders)
+    return Group(noun, Kind.REQUEST, records, whole, total - left_out, left_out, is_live)
+
+
+def _counted(records: Sequence[RequestRecord]) -> Snapshot:
+    """Return the histograms of records, each of which counts for those that it stands for."""
+    if any(record.ratio < 1 for record in records):
+        counter = LineCounter()
+        counter.add(map(row_of_record, records))
+        return counter.snapshot()
+    recorder = Recorder(SystemClock(), keep=None)
+    for record in records:
+        recorder.record(record)
+    return recorder.snapshot()
 
 
 def _has_content(record: RequestRecord) -> bool:

@@ -145,6 +145,7 @@ def test_a_request_reports_only_what_its_calls_do_not() -> None:
         "duration",
         "segment",
         "time_to_first_token",
+        "time_to_first_visible_token.at_least",
     ]
 
 

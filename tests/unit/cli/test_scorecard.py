@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from latspan import semconv
 from latspan._clock import ManualClock
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, write_interval
@@ -50,6 +51,7 @@ def call(
         },
         attributes={"inference_path": "chat"},
         ratio=ratio,
+        details={semconv.LATSPAN_LOAD_PHASE: "measured"},
     )
 
 

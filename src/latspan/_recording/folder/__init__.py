@@ -13,6 +13,7 @@ from latspan._lazy import lazy_getattr
 if TYPE_CHECKING:
     from latspan._recording.folder._checks import LARGEST, MIN_RATIO, UNREADABLE
     from latspan._recording.folder._conditions import host_conditions
+    from latspan._recording.folder._line_counter import LineCounter
     from latspan._recording.folder._lines import row_of_record
     from latspan._recording.folder._manifest import (
         SCHEMA,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         SnapshotReader,
         chunks_of,
         counted,
+        lacks_lines,
         open_recording,
         without_collections,
     )
@@ -46,6 +48,7 @@ __all__ = [
     "SCHEMA",
     "UNREADABLE",
     "LineChunk",
+    "LineCounter",
     "Manifest",
     "Origin",
     "RecordFile",
@@ -58,6 +61,7 @@ __all__ = [
     "host_conditions",
     "is_recording",
     "join_recording",
+    "lacks_lines",
     "open_recording",
     "prepare",
     "refuse_copies",
@@ -83,9 +87,11 @@ __getattr__ = lazy_getattr(
         "Watcher": "_watched",
         "begin_recording": "_manifest",
         "LineChunk": "_reader",
+        "LineCounter": "_line_counter",
         "SnapshotReader": "_reader",
         "chunks_of": "_reader",
         "counted": "_reader",
+        "lacks_lines": "_reader",
         "host_conditions": "_conditions",
         "is_recording": "_manifest",
         "join_recording": "_manifest",

@@ -22,6 +22,7 @@ from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from latspan import semconv
 from latspan._clock import SystemClock
 from latspan._recording._recorder import Recorder
 from latspan._recording._series import SeriesKey
@@ -42,6 +43,7 @@ _TOKENS: Final = ("input", "cached", "output", "reasoning")
 _COMPLETED: Final = Outcome.COMPLETED.value
 _CLIENT: Final = Side.CLIENT.value
 _NONE: Final[Mapping[str, Any]] = {}
+_STREAMED: Final = semconv.GEN_AI_REQUEST_STREAM
 _NAME_AND_SOURCE: Final = itemgetter(0, 3)
 _Row = Mapping[str, Any]
 
@@ -134,9 +136,9 @@ def _form_of(row: _Row) -> object:
         sources,
         tuple(tokens),
         tokens.get("source"),
-        row.get("streamed"),
+        row["streamed"] if "streamed" in row else row.get("details", _NONE).get(_STREAMED),
         own is None,
-        "chunk_gaps_ns" in row,
+        bool(row.get("chunk_gaps_ns")),
     )
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "SnapshotReader",
     "chunks_of",
     "counted",
+    "lacks_lines",
     "open_recording",
     "without_collections",
 ]
@@ -60,6 +61,9 @@ _IDS_PER_FILE: Final = 2**48
 
 _CHUNK: Final = 512
 """Number of lines that are decoded at once: so few that they stay in the processor's caches."""
+
+
+_MEASURED: Final = "measured"
 
 
 class Recording:
@@ -80,6 +84,7 @@ class Recording:
         self.manifest: Final = MappingProxyType(dict(manifest))
         """Origin and conditions of the recording: the contents of ``recording.json``."""
         self._unreadable = 0
+        self._truncated: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
         """Return the folder and the origin of the recording."""
@@ -240,7 +245,7 @@ class Recording:
         files = self._files()
         # The number is the only link between a histogram log and its process. A later process may
         # have the same number as a killed one; the lines of both are then used.
-        killed = {file.process for file in files if not file.ended}
+        killed = {file.process for file in files if not file.ended} | self._truncated.keys()
         counted = self._counted(without=killed)
         if counted is None:
             return None
@@ -253,7 +258,10 @@ class Recording:
     def _counted(self, *, without: Collection[str] = ()) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""
         counted: Snapshot | None = None
-        for interval in snapshots_in(self.folder, without=without):
+        if not without:
+            self._truncated.clear()
+        found = None if without else self._truncated
+        for interval in snapshots_in(self.folder, without=without, truncated=found):
             counted = interval if counted is None else counted.merge(interval)
         return counted
 
@@ -282,6 +290,8 @@ class Recording:
         yield from _notes_on_lost(self.folder)
         if self._unreadable:
             yield f"Skipped: {_counted(self._unreadable, 'line')} cannot be read."
+        for notes in self._truncated.values():
+            yield from notes
         unended = len({file.path for file in files if not file.ended})
         if unended:
             one = unended == 1
@@ -403,8 +413,8 @@ class SnapshotReader:
     def add(self, chunk: LineChunk) -> None:
         """Add the lines of a chunk."""
         lines, rows = chunk.lines, chunk.rows
-        if self._is_load:
-            measured = [_is_measured(row) for row in rows]
+        measured = [_is_measured(row, self._is_load) for row in rows]
+        if not all(measured):
             lines, rows = list(compress(lines, measured)), list(compress(rows, measured))
         kept, file = self._kept, chunk.file
         for line, row in zip(lines, rows, strict=True):
@@ -430,7 +440,7 @@ class SnapshotReader:
             found = self._recording._weighted()  # pyright: ignore[reportPrivateUsage] - of this module
         if found is None:
             found = self._counter.snapshot()
-        return replace(found, records=tuple(records))
+        return replace(found, records=tuple(records), recorders=frozenset())
 
 
 def counted(recording: Recording) -> Snapshot | None:
@@ -443,13 +453,26 @@ def counted(recording: Recording) -> Snapshot | None:
     Raises:
         RecordingError: A file cannot be read.
     """
-    is_whole = all(file.ended for file in recording._files())  # pyright: ignore[reportPrivateUsage] - of this module
-    return recording._counted() if is_whole else None  # pyright: ignore[reportPrivateUsage] - of this module
+    if not all(file.ended for file in recording._files()):  # pyright: ignore[reportPrivateUsage] - of this module
+        return None
+    found = recording._counted()  # pyright: ignore[reportPrivateUsage] - of this module
+    return None if recording._truncated else found  # pyright: ignore[reportPrivateUsage] - of this module
 
 
-def _is_measured(row: Mapping[str, Any]) -> bool:
-    """Return whether a line of a load test is that of a measured request, or inside one."""
-    return row.get("details", {}).get(semconv.LATSPAN_LOAD_PHASE) == "measured"
+def lacks_lines(recording: Recording) -> bool:
+    """Return whether records of a recording were lost, for example at its size limit."""
+    try:
+        return bool(count_of_lost(recording.folder))
+    except OSError:
+        return False
+
+
+def _is_measured(row: Mapping[str, Any], is_load: bool) -> bool:
+    """Return whether a line is of no load test, of a measured request of one, or inside one."""
+    if "details" not in row:
+        return not is_load
+    phase = row["details"].get(semconv.LATSPAN_LOAD_PHASE, None if is_load else _MEASURED)
+    return phase == _MEASURED
 
 
 def _notes_on_lost(folder: Path) -> Iterator[str]:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from latspan._recording._log import read_snapshots
+from latspan._recording._log import snapshots_of, truncated_in
 from latspan._recording._snapshot import Snapshot
 from latspan._recording.folder._writer import names_in
 from latspan.errors import RecordingError
+from latspan.histogram import read_log
 
 __all__ = ["not_readable", "open_regular", "snapshots_in"]
 
@@ -38,13 +39,16 @@ def open_regular(path: Path) -> BinaryIO:
 _PROCESS_OF_LOG: Final = re.compile(r"-([0-9]+)-[0-9]{8}T[0-9]{6}Z-[0-9a-f]+\.hlog")
 
 
-def snapshots_in(folder: Path, *, without: Collection[str] = ()) -> Iterator[Snapshot]:
+def snapshots_in(
+    folder: Path, *, without: Collection[str] = (), truncated: dict[str, list[str]] | None = None
+) -> Iterator[Snapshot]:
     """
     Yield the snapshots of all histogram logs in a folder.
 
     Args:
         folder: The folder.
         without: Processes whose logs are left out.
+        truncated: Afterwards has the notes on the intervals that a process left incomplete.
 
     Raises:
         HistogramFormatError, HistogramPrecisionError: As :func:`read_snapshots`.
@@ -60,9 +64,13 @@ def snapshots_in(folder: Path, *, without: Collection[str] = ()) -> Iterator[Sna
             continue
         try:
             open_regular(path).close()
-            yield from read_snapshots(path)
+            log = read_log(path)
+            yield from snapshots_of(log)
         except OSError as error:
             raise not_readable(path, error) from error
+        if truncated is not None and log.truncated:
+            named = "" if process is None else process[1]
+            truncated.setdefault(named, []).extend(truncated_in(log))
 
 
 def not_readable(path: Path, error: OSError) -> RecordingError:

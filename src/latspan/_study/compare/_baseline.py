@@ -100,6 +100,9 @@ def _written(run: Run) -> dict[str, object]:
         "failed": run.failed,
         **({"cut": run.cut} if run.cut else {}),
         **({"start_ns": run.start_ns} if run.start_ns else {}),
+        **({"effective": run.size} if run.size < run.units else {}),
+        **({"origin": Form.HISTOGRAMS.value} if run.has_histograms_only else {}),
+        **({"notes": list(run.notes)} if run.notes else {}),
         "conditions": dict(run.conditions),
         "profile": {
             name: value
@@ -115,6 +118,7 @@ def _written(run: Run) -> dict[str, object]:
             name: {
                 "mean_ns": round(band.value_ns),
                 "requests": band.size,
+                **({} if band.fraction is None else {"fraction": band.fraction}),
                 "segments_ns": {each: round(ns) for each, ns in band.segments_ns.items()},
             }
             for name, band in bands.items()
@@ -251,6 +255,9 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
         failed=_whole(written["failed"], most=units),
         cut=_whole(written.get("cut", 0), most=units),
         start_ns=_whole(written.get("start_ns", 0)),
+        effective=_number(written["effective"]) if "effective" in written else None,
+        origin=Form(written["origin"]) if "origin" in written else None,
+        notes=tuple(map(_text, written.get("notes", ()))),
         samples=samples,
         profile=_profile(written["profile"]),
         strata=tuple(map(_read_stratum, written.get("mix", ()))),
@@ -268,6 +275,7 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
                 _number(band["mean_ns"]),
                 {str(each): _number(ns) for each, ns in band["segments_ns"].items()},
                 _whole(band["requests"]),
+                _number(band["fraction"]) if "fraction" in band else None,
             )
             for name, band in written["bands"].items()
         },
@@ -279,7 +287,10 @@ def _read_stratum(written: Mapping[str, Any]) -> Stratum:
     if not isinstance(streamed, bool | None):
         raise TypeError(f"{printable(str(streamed))} is neither true nor false")
     attributes = {name: _text(value) for name, value in _mapping(written["attributes"]).items()}
-    return Stratum(attributes, streamed, _number(written["requests"]))
+    requests = _number(written["requests"])
+    if not requests:
+        raise ValueError("a kind of requests has none of them")
+    return Stratum(attributes, streamed, requests)
 
 
 def _read_sample(written: Mapping[str, Any]) -> Sample:

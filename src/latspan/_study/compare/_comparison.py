@@ -26,7 +26,6 @@ from latspan._study.diagnose import milliseconds
 from latspan._study.stats import (
     Sample,
     TargetVerdict,
-    effective_size,
     more_often,
     permutation,
     runs_needed,
@@ -492,6 +491,5 @@ def _failures(before: Sequence[Run], after: Sequence[Run]) -> Failures:
 
 def _units_per_row(runs: Sequence[Run]) -> float:
     """Return how many requests an independent one stands for."""
-    units = sum(run.units for run in runs)
-    sizes = [effective_size(run.table.weight) for run in runs if run.table is not None]
-    return units / sum(sizes) if sizes and len(sizes) == len(runs) and sum(sizes) else 1.0
+    size = sum(run.size for run in runs)
+    return sum(run.units for run in runs) / size if size else 1.0

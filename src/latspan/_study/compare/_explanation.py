@@ -15,7 +15,7 @@ import numpy as np
 
 from latspan._study.compare._run import Band, Run
 from latspan._study.diagnose import RequestTable
-from latspan._study.stats import block_indices, compare_runs, holm
+from latspan._study.stats import block_indices, compare_runs, holm, weighted_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +25,8 @@ __all__ = ["Explanation", "SegmentChange", "explain"]
 _DRAWS: Final = 200
 _SEED: Final = 20_241
 _LEVEL: Final = 0.05
+_SIMILAR: Final = 1.1
+"""Ratio up to which the fractions of two tail bands count as equal."""
 _MOST_OF_IT: Final = 0.5
 """Share of the change from which one segment explains it."""
 _LEAST_OF_TOTAL: Final = 0.02
@@ -99,9 +101,8 @@ def explain(
     Returns:
         ``None`` if the segments near the percentile are not known for every run.
     """
-    bands = [[run.band(metric, percentile) for run in side] for side in (before, after)]
-    known = [[band for band in side if band is not None] for side in bands]
-    if not all(known) or any(None in side for side in bands):
+    known = _bands(before, after, metric, percentile)
+    if known is None:
         return None
     names = list(
         dict.fromkeys(name for side in known for each in side for name in each.segments_ns)
@@ -113,6 +114,32 @@ def explain(
         changes = _of_two(before[0], after[0], known[0][0], known[1][0], names, metric)
     ordered = sorted(changes, key=lambda each: -abs(each.difference_ns))
     return Explanation(totals[0], totals[1], tuple(ordered), _leading(ordered, totals))
+
+
+def _bands(
+    before: Sequence[Run], after: Sequence[Run], metric: str, percentile: float
+) -> list[list[Band]] | None:
+    """
+    Return the tail band of each run, with the same fraction of its requests.
+
+    A run with few requests, or with unequal weights, needs a larger band. The mean over a larger
+    band is smaller, which would look like a change.
+    """
+    sides = [[run.band(metric, percentile) for run in side] for side in (before, after)]
+    fractions = [band.fraction or 0.0 for side in sides for band in side if band is not None]
+    largest = max(fractions, default=0.0)
+    found: list[list[Band]] = []
+    for runs, side in zip((before, after), sides, strict=True):
+        bands: list[Band] = []
+        for run, band in zip(runs, side, strict=True):
+            fits = band
+            if band is not None and (band.fraction or largest) < largest / _SIMILAR:
+                fits = None if run.table is None else run.band(metric, percentile, least=largest)
+            if fits is None:
+                return None
+            bands.append(fits)
+        found.append(bands)
+    return found
 
 
 def _leading(changes: Sequence[SegmentChange], totals: Sequence[float]) -> SegmentChange | None:
@@ -162,7 +189,7 @@ def _of_two(
         ]
     random = np.random.default_rng(_SEED)
     draws = [
-        _draws(run.tables[metric], names, band.size, random)
+        _draws(run.tables[metric], names, band, random)
         for run, band in ((before, band_before), (after, band_after))
     ]
     differences = draws[1] - draws[0]
@@ -185,22 +212,24 @@ def _of_two(
 
 
 def _draws(
-    table: RequestTable, names: Sequence[str], band: int, random: np.random.Generator
+    table: RequestTable, names: Sequence[str], band: Band, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return the mean time of each segment over the slowest requests of each draw."""
+    """Return the weighted mean time of each segment over the slowest requests of each draw."""
     usable = np.flatnonzero(np.isfinite(table.value_ns))
-    values = table.value_ns[usable]
+    values, weights = table.value_ns[usable], table.weight[usable]
     segments = np.stack([table.segment(name)[usable] for name in names], axis=1)
+    fraction = band.fraction or band.size / len(values)
     # The slowest of a draw are among these, unless the draw has too few of them.
-    least = max(0, len(values) - 2 * band)
-    candidates = values >= np.partition(values, least)[least]
+    candidates = values >= weighted_quantile(values, weights, 100 * max(0.0, 1 - 2 * fraction))
     result = np.empty((_DRAWS, len(names)))
     for draw in range(_DRAWS):
         drawn = block_indices(len(values), random)
+        limit = fraction * float(weights[drawn].sum())
         chosen = drawn[candidates[drawn]]
-        if len(chosen) < band:
+        if float(weights[chosen].sum()) < limit:
             chosen = drawn
-        first = len(chosen) - band
-        slowest = np.argpartition(values[chosen], first)[first:]
-        result[draw] = segments[chosen[slowest]].mean(axis=0)
+        chosen = chosen[np.argsort(-values[chosen])]
+        reached = np.cumsum(weights[chosen])
+        inside = chosen[: int(np.searchsorted(reached, limit * (1 - 1e-9))) + 1]
+        result[draw] = weights[inside] @ segments[inside] / weights[inside].sum()
     return result

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from latspan._study.table import Table
 
-__all__ = ["MIX", "Mix", "mix_of", "stored_strata", "strata_of", "undivided"]
+__all__ = ["MIX", "Mix", "division_of", "mix_of", "stored_strata", "strata_of"]
 
 MIX: Final = "mix"
 """Name by which a change of the mix is accepted."""
@@ -94,14 +94,36 @@ STREAMED: Final = "streamed"
 """Whether a request streams, as an attribute that divides requests."""
 
 
-def undivided(runs: Sequence[Run], accept: Collection[str]) -> set[str]:
+class Division(NamedTuple):
     """
-    Return the attributes that do not divide the requests of a comparison.
+    How the requests of a comparison are divided into strata.
 
-    These are the ones that were changed on purpose, and whether a request streams if a run states
-    it of none.
+    Args:
+        without: Attributes that do not divide them: the ones that were changed on purpose, and
+            whether a request streams if a run states it of none.
+        usual: Requests of each kind that stream, less those that do not. A request that ended
+            before its first call is taken for one that streams as the others of its kind do.
     """
-    return {*accept} if all(map(_knows_streams, runs)) else {*accept, STREAMED}
+
+    without: frozenset[str]
+    usual: Mapping[str, float]
+
+
+def division_of(runs: Sequence[Run], accept: Collection[str]) -> Division:
+    """
+    Return how the requests of a comparison are divided.
+
+    Args:
+        runs: The runs of both sides.
+        accept: Names of what was changed on purpose.
+    """
+    without = frozenset(accept if all(map(_knows_streams, runs)) else {*accept, STREAMED})
+    usual: defaultdict[str, float] = defaultdict(float)
+    for run in runs:
+        for each in _strata(run, without):
+            if each.streamed is not None:
+                usual[_kind_of(each, without)] += each.requests if each.streamed else -each.requests
+    return Division(without, usual)
 
 
 def _knows_streams(run: Run) -> bool:
@@ -152,44 +174,41 @@ def _distinct(table: Table, without: Collection[str]) -> _Distinct:
     return _Distinct(strata, places)
 
 
-def _names_of(strata: Sequence[Stratum], without: Collection[str] = ()) -> list[str]:
-    """Return the name of each kind of requests; several may have the same."""
-    dividing = [name for name in STRATA if name not in without]
-    kinds = [
-        " ".join(filter(None, [each.attributes.get(name) for name in dividing])) for each in strata
-    ]
-    if STREAMED in without:
-        return [kind or "other" for kind in kinds]
-    # A request that ended before its first call is taken for one that streams as the others do.
-    usual: defaultdict[str, float] = defaultdict(float)
-    for kind, each in zip(kinds, strata, strict=True):
-        if each.streamed is not None:
-            usual[kind] += each.requests if each.streamed else -each.requests
-    return [
-        f"{kind} streamed".strip()
-        if (usual[kind] > 0 if each.streamed is None else each.streamed)
-        else kind or "other"
-        for kind, each in zip(kinds, strata, strict=True)
-    ]
+def _strata(run: Run, without: Collection[str] = ()) -> Sequence[Stratum]:
+    return run.strata if run.table is None else _distinct(run.table, without).strata
 
 
-def strata_of(
-    run: Run, without: Collection[str] = ()
-) -> tuple[NDArray[np.int64], list[str]] | None:
+def _kind_of(stratum: Stratum, without: Collection[str]) -> str:
+    named = [stratum.attributes.get(name) for name in STRATA if name not in without]
+    return " ".join(filter(None, named))
+
+
+def _name_of(stratum: Stratum, division: Division) -> str:
+    """Return the name of a kind of requests; several kinds may have the same."""
+    kind = _kind_of(stratum, division.without)
+    streams = stratum.streamed
+    if streams is None:
+        streams = division.usual.get(kind, 0) > 0
+    if STREAMED not in division.without and streams:
+        return f"{kind} streamed".strip()
+    return kind or "other"
+
+
+def strata_of(run: Run, division: Division) -> tuple[NDArray[np.int64], list[str]] | None:
     """
     Return the stratum of each request, as a code, and the names by code.
 
     Args:
         run: The run.
-        without: Attributes that do not divide the requests.
+        division: How the requests are divided.
 
     Returns:
         ``None`` if the run has no single requests.
     """
     if run.table is None:
         return None
-    strata, places = _distinct(run.table, without)
-    rows = _names_of(strata, without)
+    strata, places = _distinct(run.table, division.without)
+    rows = [_name_of(each, division) for each in strata]
     names = list(dict.fromkeys(rows))
     number = {name: code for code, name in enumerate(names)}
     return np.array([number[row] for row in rows], np.int64)[places], names
@@ -197,9 +216,7 @@ def strata_of(
 
 def stored_strata(run: Run) -> tuple[Stratum, ...]:
     """Return the kinds of requests of a run, for a file without the requests themselves."""
-    if run.table is None:
-        return run.strata
-    return tuple(_distinct(run.table, ()).strata)
+    return tuple(_strata(run))
 
 
 def mix_of(
@@ -218,13 +235,15 @@ def mix_of(
         accept: Names of what was changed on purpose: attributes that are no strata then, or the mix
             itself, so that the runs stay as they are.
     """
-    without = undivided([*before, *after], accept)
-    totals = [_totals(side, without) for side in (before, after)]
+    division = division_of([*before, *after], accept)
+    totals = [_totals(side, division) for side in (before, after)]
     if not all(totals) or not _are_comparable([*before, *after]):
         return Mix({}, {}, changed=False, refused="", runs=tuple(after))
     one, two = ({name: part / sum(each.values()) for name, part in each.items()} for each in totals)
     beyond = fraction_above(percentile)
-    if not _has_changed(one, two, [sum(map(_size, side)) for side in (before, after)], beyond):
+    if not _has_changed(
+        one, two, [sum(run.size for run in side) for side in (before, after)], beyond
+    ):
         return Mix(
             one,
             two,
@@ -243,8 +262,9 @@ def mix_of(
     runs: list[Run] = []
     if not refused:
         for run in after:
-            codes, names = strata_of(run, without) or (np.empty(0, np.int64), [])
-            factors = np.array([one.get(name, 0.0) / two[name] for name in names])
+            codes, names = strata_of(run, division) or (np.empty(0, np.int64), [])
+            # The few requests of a kind that is new stay as they are: they may be what is wrong.
+            factors = np.array([one[name] / two[name] if name in one else 1.0 for name in names])
             runs.append(reweighted(run, factors[codes]))
         needed = values_needed(percentile)
         if any(run.table is None or effective_size(run.table.weight) < needed for run in runs):
@@ -252,28 +272,21 @@ def mix_of(
     return Mix(one, two, changed=True, refused=refused, runs=tuple(runs) or tuple(after))
 
 
-def _totals(runs: Sequence[Run], without: Collection[str]) -> dict[str, float]:
+def _totals(runs: Sequence[Run], division: Division) -> dict[str, float]:
     """Return the number of requests of each stratum of a side; empty if a run's are unknown."""
     totals: defaultdict[str, float] = defaultdict(float)
     for run in runs:
-        strata = run.strata if run.table is None else _distinct(run.table, without).strata
+        strata = _strata(run, division.without)
         if not strata and run.units:
             return {}
-        for name, each in zip(_names_of(strata, without), strata, strict=True):
-            totals[name] += each.requests
+        for each in strata:
+            totals[_name_of(each, division)] += each.requests
     return dict(totals) or {"other": 1.0}
 
 
 def _are_comparable(runs: Sequence[Run]) -> bool:
     """Return whether all or none of the runs are histograms, which divide requests otherwise."""
-    return len({run.table is not None or _knows_streams(run) for run in runs}) == 1
-
-
-def _size(run: Run) -> float:
-    """Return the effective number of requests."""
-    if run.table is not None:
-        return effective_size(run.table.weight)
-    return max((sample.size for sample in run.samples.values()), default=0.0)
+    return len({run.has_histograms_only for run in runs}) == 1
 
 
 def _has_changed(

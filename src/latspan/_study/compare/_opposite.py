@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from latspan._study.compare._mix import strata_of, undivided
+from latspan._study.compare._mix import division_of, strata_of
 from latspan._study.compare._question import Question
 from latspan._study.compare._rows import Change, judged_rows
 from latspan._study.compare._run import Run, reweighted
@@ -33,8 +33,8 @@ def opposite_strata(
     """
     if len(before) + len(after) < 3:
         return
-    without = undivided([*before, *after], accept)
-    sides = [[(run, strata_of(run, without)) for run in side] for side in (before, after)]
+    division = division_of([*before, *after], accept)
+    sides = [[(run, strata_of(run, division)) for run in side] for side in (before, after)]
     names = _large(sides)
     if len(names) < 2:
         return

@@ -282,12 +282,14 @@ def _described(row: Row, before: Sample, after: Sample) -> Row:
     """Return the row of one measurement per side, which supports no claim about a change."""
     if row.ratio is None:
         return row
-    found = bootstrap_ratio(before, after, row.percentile)
-    if found is None:
+    # The true values of requests that were given up may be anywhere between both ends.
+    least = bootstrap_ratio(before.high, after, row.percentile)
+    most = bootstrap_ratio(before, after.high, row.percentile)
+    if least is None or most is None:
         return row
-    differs = not found.low <= 1 <= found.high
+    differs = not least.low <= 1 <= most.high
     change = Change.DIFFERS if differs else Change.CHANCE
-    return replace(row, low=found.low, high=found.high, change=change)
+    return replace(row, low=least.low, high=most.high, change=change)
 
 
 def judged_rows(

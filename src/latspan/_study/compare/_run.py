@@ -81,11 +81,14 @@ class Band:
         value_ns: Mean of the goal metric in nanoseconds.
         segments_ns: Mean time of each segment in nanoseconds, by name.
         size: Number of requests in the tail band.
+        fraction: Fraction of the requests that is in it; ``None`` in a baseline of an older
+            release.
     """
 
     value_ns: float
     segments_ns: Mapping[str, float]
     size: int
+    fraction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,9 @@ class Run:
         table: Its units; ``None`` unless read from a recording.
         tables: Units by goal metric; empty unless read from a recording.
         strata: Kinds of its requests if it has no table; empty if they are unknown.
+        origin: What a baseline was made from; otherwise the form.
+        effective: Effective number of units of a sample without a table; ``None`` if each unit is
+            one request.
         bands: Times near percentiles by goal, as far as they were stored.
         recording: Identifier of its recording; empty if it is unknown.
         start_ns: Unix time of its first request in nanoseconds; 0 if it is unknown.
@@ -216,22 +222,43 @@ class Run:
     table: Table | None = None
     tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
     strata: tuple[Stratum, ...] = ()
+    origin: Form | None = None
+    effective: float | None = None
     bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
     recording: str = ""
     start_ns: int = 0
     invalid: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def band(self, metric: str, percentile: float) -> Band | None:
-        """Return the times near a percentile; ``None`` if they are unknown."""
+    @property
+    def size(self) -> float:
+        """Effective number of units: that of the evidence, if the units are a sample."""
+        if self.table is not None:
+            return effective_size(self.table.weight)
+        return self.units if self.effective is None else self.effective
+
+    @property
+    def has_histograms_only(self) -> bool:
+        """Whether it never had single requests, so that it is not known which of them stream."""
+        return (self.origin or self.form) is Form.HISTOGRAMS
+
+    def band(self, metric: str, percentile: float, *, least: float = 0.0) -> Band | None:
+        """
+        Return the times near a percentile; ``None`` if they are unknown.
+
+        Args:
+            metric: Metric of the goal.
+            percentile: Percentile of the goal.
+            least: Least fraction of the requests that is in the band.
+        """
         if self.table is None or metric not in self.tables:
             return self.bands.get(f"p{percentile:g} {metric}")
         goal = Goal(metric, percentile, kind=self.kind)
-        found = attribute(units_of(self.table, goal))
+        found = attribute(units_of(self.table, goal), least=least)
         if found is None:
             return None
         times = {share.name: share.mean_ns for share in found.shares}
-        return Band(found.tail_ns, times, len(found.tail))
+        return Band(found.tail_ns, times, len(found.tail), found.fraction)
 
 
 def run_of(recording: Recording, *, step: int | None = None) -> Run:
@@ -262,7 +289,7 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
         attributes=STRATA,
     )
     run = run_of_table(
-        every.rows(every.measured(max(number, 0))) if about else every,
+        every.rows(every.measured(max(number, 0) if about else None)),
         str(recording.folder),
         load=accounts[number].get("load", {}) if is_ended else None,
     )

@@ -137,6 +137,7 @@ class Attribution:
         is_extended: Whether the tail band contains a larger fraction of the units than the goal's
             percentile requires, because there are few units. Some units of the band are then not
             slow.
+        fraction: Fraction of the units that is in the tail band, by weight.
     """
 
     shares: tuple[Share, ...]
@@ -147,6 +148,7 @@ class Attribution:
     lead: float
     value_ns: float
     is_extended: bool = False
+    fraction: float = 0.0
 
     @property
     def rival(self) -> Share | None:
@@ -159,7 +161,7 @@ class Attribution:
         return sum(share.share for share in self.shares if share.name in names)
 
 
-def attribute(table: RequestTable) -> Attribution | None:
+def attribute(table: RequestTable, *, least: float = 0.0) -> Attribution | None:
     """
     Return the shares of the segments at the goal's percentile.
 
@@ -169,6 +171,8 @@ def attribute(table: RequestTable) -> Attribution | None:
 
     Args:
         table: Units, in the order of their starts.
+        least: Least fraction of the units that is in the tail band, for a comparison with a band of
+            that fraction.
 
     Returns:
         The attribution; ``None`` if fewer than 20 units have a value of the goal metric.
@@ -180,7 +184,7 @@ def attribute(table: RequestTable) -> Attribution | None:
     size = len(usable)
     if size < len(table):
         values, segments, weights = values[usable], segments[usable], weights[usable]
-    in_band = max(_tail_fraction(table, effective_size(weights)), 1 / size)
+    in_band = max(_tail_fraction(table, effective_size(weights)), 1 / size, least)
     tail, typical = _bands(values, weights, in_band)
     shares = _shares(segments[tail], weights[tail])
     draws = _draws(values, segments, weights, in_band)
@@ -223,6 +227,7 @@ def attribute(table: RequestTable) -> Attribution | None:
         lead=lead,
         value_ns=_percentile(table),
         is_extended=in_band > table.goal.tail_fraction,
+        fraction=in_band,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._recording.folder import Recording, SnapshotReader, counted
+from latspan._recording.folder import Recording, SnapshotReader, counted, lacks_lines
 from latspan._segments import Kind
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
@@ -87,9 +87,7 @@ def diagnose_recording(
         calibrated = calibrate(units_of(alone, CALIBRATING))
     elif others:
         calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
-    judged = every
-    if steps or reasons:
-        judged = every.rows(every.measured(number))
+    judged = every.rows(every.measured(number if steps or reasons else None))
     if steps:
         caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
@@ -99,7 +97,11 @@ def diagnose_recording(
         calibration=calibrated,
         budget=budget,
         stable_tokens=_stable_in(recording, table) if stable_tokens is None else stable_tokens,
-        target=None if steps or not judged.is_sampled else _counted_target(recording, table),
+        target=(
+            _counted_target(recording, table)
+            if not steps and (judged.is_sampled or lacks_lines(recording))
+            else None
+        ),
         invalid="; ".join(reasons) or None,
         notes=recording.notes,
     )

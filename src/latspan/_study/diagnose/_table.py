@@ -137,7 +137,8 @@ def table_of(records: Iterable[RequestRecord], goal: Goal) -> RequestTable:
         records: Records of any kind and in any order.
         goal: The goal. Without a kind, the units are requests if there are any.
     """
-    return units_of(table_of_records(records, (goal.metric,), kind=goal.kind), goal)
+    table = table_of_records(records, (goal.metric,), kind=goal.kind)
+    return units_of(table.rows(table.measured()), goal)
 
 
 def units_of(table: Table, goal: Goal) -> RequestTable:

@@ -141,12 +141,21 @@ class ScorecardBuilder:
         targets = [each.metric for path in paths for each in path.targets]
         self._metrics = tuple(dict.fromkeys(("duration", *FIRST_TOKENS, *targets)))
 
-    def reader(self) -> OutermostReader:
-        """Return a reader of the requests of one source that count."""
+    def reader(self, *, is_load: bool = False) -> OutermostReader:
+        """
+        Return a reader of the requests of one source that count.
+
+        Args:
+            is_load: Whether the source is a load test.
+        """
         from latspan._study.table import OutermostReader
 
         return OutermostReader(
-            kind=self._kind, metrics=self._metrics, attributes={self._by}, where=self._where
+            kind=self._kind,
+            metrics=self._metrics,
+            attributes={self._by},
+            where=self._where,
+            is_load=is_load,
         )
 
     def add_records(
@@ -154,7 +163,7 @@ class ScorecardBuilder:
         records: Iterable[RequestRecord],
         *,
         unsent: int = 0,
-        histograms: Callable[[], Iterable[Snapshot] | None] = _none,
+        histograms: Callable[[], Sequence[Snapshot] | None] = _none,
     ) -> None:
         """
         Add a source that has requests one by one; see :meth:`add_table`.
@@ -175,7 +184,8 @@ class ScorecardBuilder:
         table: Table | None,
         *,
         unsent: int = 0,
-        histograms: Callable[[], Iterable[Snapshot] | None] = _none,
+        histograms: Callable[[], Sequence[Snapshot] | None] = _none,
+        is_whole: bool = True,
     ) -> None:
         """
         Add a source that has requests one by one.
@@ -184,7 +194,9 @@ class ScorecardBuilder:
             table: Table of :meth:`reader`; ``None`` if no request counts.
             unsent: Number of requests that were scheduled and never sent.
             histograms: Returns histograms of all requests, if there are any: they are counted
-                instead if the requests are a sample.
+                instead if the requests are a sample or not whole, unless only the requests have
+                the attributes that are asked for.
+            is_whole: Whether the table has every request, or a sample of all.
 
         Raises:
             ConfigError: The attribute has too many values.
@@ -193,7 +205,8 @@ class ScorecardBuilder:
 
         if table is None:
             return
-        if table.is_sampled and (counted := histograms()) is not None:
+        counted = histograms() if table.is_sampled or not is_whole else None
+        if counted is not None and self._is_answered_by(counted, table):
             self.add_snapshots(counted)
             return
         self._check_groups(len(table.groups.get(self._by, ((), ()))[1]))
@@ -218,6 +231,12 @@ class ScorecardBuilder:
             for cycle in self._cycles:
                 source.tally(group, (cycle, period_of(starts[group], cycle))).unsent += unsent
         self._add(source)
+
+    def _is_answered_by(self, snapshots: Sequence[Snapshot], table: Table) -> bool:
+        """Return whether the series have the attributes that are asked for."""
+        series = {name for each in snapshots for key in each.series for name in key.attributes}
+        asked = {self._by, *self._where} if self._by in table.groups else {*self._where}
+        return asked <= series
 
     def add_snapshots(self, snapshots: Iterable[Snapshot]) -> None:
         """

@@ -7,11 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._recording import snapshots_of, truncated_in
+from latspan._recording import Snapshot, snapshots_of, truncated_in
 from latspan._recording.folder import (
     CONVERTED,
     Recording,
     is_recording,
+    lacks_lines,
     open_recording,
 )
 from latspan._recording.folder._regular import snapshots_in
@@ -102,21 +103,28 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
     from latspan._study.table import read_rows
 
-    # The histograms of a process that was killed lack its last requests.
-    has_logs = any(recording.folder.glob(f"*{_LOG}")) and all(
-        file.ended for file in files_in(recording.folder)
-    )
     measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    reader = builder.reader()
+    reader = builder.reader(is_load=bool(measurement))
     read_rows(recording, reader)
     builder.add_table(
         reader.table(),
         unsent=_unsent(measurement),
-        histograms=lambda: snapshots_in(recording.folder) if has_logs else None,
+        histograms=lambda: _histograms_of(recording),
+        is_whole=not lacks_lines(recording),
     )
     # What a converted file lacks is none of what a scorecard shows.
     missing = [note for note in recording.notes if not note.startswith(CONVERTED)]
     yield from (f"{recording.folder}: {note}" for note in missing)
+
+
+def _histograms_of(recording: Recording) -> list[Snapshot] | None:
+    """Return the histograms of all requests; ``None`` if there are none, or some are missing."""
+    # The histograms of a process that was killed lack its last requests.
+    if not all(file.ended for file in files_in(recording.folder)):
+        return None
+    truncated: dict[str, list[str]] = {}
+    found = list(snapshots_in(recording.folder, truncated=truncated))
+    return None if truncated else found or None
 
 
 def _add_logs(builder: ScorecardBuilder, paths: Sequence[Path]) -> Iterator[str]:

@@ -17,6 +17,7 @@ Singh (1992) for moving blocks; Hesterberg (2015), What Teachers Should Know Abo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -78,7 +79,7 @@ def bootstrap_ratio(
     """
     Return the ratio of a percentile of two measurements, with its bootstrap interval.
 
-    Failed requests are left out.
+    Failed requests rank last; their number in a draw is binomial.
 
     Args:
         before: First measurement. Without the order of its values, they are drawn one by one.
@@ -88,21 +89,31 @@ def bootstrap_ratio(
         seed: Selects other draws.
 
     Returns:
-        ``None`` if a side has no value, or its percentile is 0.
+        ``None`` if a side has no value, or its percentile is 0 or falls on failed requests.
     """
     if not before.count or not after.count:
         return None
-    base, new = (replace(each, failed=0).quantile(percentile) for each in (before, after))
-    if base <= 0 or new <= 0:
+    base, new = (_quantile(each, percentile) for each in (before, after))
+    if not (0 < base < math.inf and 0 < new < math.inf):
         return None
     random = np.random.default_rng((_SEED, seed))
-    sides = [_quantiles(sample, percentile, random) for sample in (before, after)]
+    sides = [_draws(sample, percentile, random) for sample in (before, after)]
     with np.errstate(divide="ignore", invalid="ignore"):
         # In a draw, both percentiles may be 0 or infinite: then they are equal.
         logs = np.where(sides[0] == sides[1], 0.0, np.log(sides[1]) - np.log(sides[0]))
     tail = _expanded(confidence, min(_parts_of(side) for side in (before, after)))
     low, high = _ends(logs, tail)
     return RatioInterval(new / base, float(np.exp(low)), float(np.exp(high)))
+
+
+def _quantile(sample: Sample, percentile: float) -> float:
+    place = _among_values(percentile, sample.total, sample.failed)
+    return math.inf if place >= 100 else replace(sample, failed=0).quantile(place)
+
+
+def _among_values(percentile: float, total: float, failed: float) -> float:
+    """Return the percentile among the values only, 100 or more if it falls on failed requests."""
+    return percentile * total / (total - failed) if failed < total else math.inf
 
 
 def _ends(logs: NDArray[np.float64], tail: float) -> tuple[float, float]:
@@ -131,48 +142,65 @@ def _expanded(confidence: float, drawn: int) -> float:
     return 0.5 * math.erfc(deviations / math.sqrt(2))
 
 
-def _quantiles(
+def _draws(sample: Sample, percentile: float, random: np.random.Generator) -> NDArray[np.float64]:
+    """Return the percentile of each draw; infinite if it falls on failed requests."""
+    # Of a weighted sample, the effective number of requests is drawn.
+    size = max(1, round(sample.size))
+    share = min(1.0, sample.failed / sample.total)
+    failed: list[int] = random.binomial(size, share, _DRAWS).tolist()
+    places = [_among_values(percentile, size, number) for number in failed]
+    draw = _draw_of(replace(sample, failed=0), percentile, random)
+    return np.array([math.inf if place >= 100 else draw(place) for place in places])
+
+
+def _draw_of(
     sample: Sample, percentile: float, random: np.random.Generator
-) -> NDArray[np.float64]:
-    size = sample.count
-    if sample.ordered is None:
+) -> Callable[[float], float]:
+    """Return a function that returns a percentile of one draw; all are near ``percentile``."""
+    ordered = sample.ordered
+    if ordered is not None and len(ordered) >= _LARGE:
+        return _draw_of_large(sample, ordered, percentile, random)
+    if ordered is None:
         share = sample.counts / sample.counts.sum()
-        drawn = random.multinomial(size, share, size=_DRAWS)
-        return resampled_quantiles(sample, drawn, percentile)
-    if len(sample.ordered) >= _LARGE:
-        return _quantiles_of_large(sample, sample.ordered, percentile, random)
-    places = np.searchsorted(sample.values, sample.ordered)
-    result = np.empty(_DRAWS)
-    size = len(places)
-    for draw in range(_DRAWS):
-        chosen = block_indices(size, random)
-        weights = None if sample.weights is None else sample.weights[chosen]
-        drawn = np.bincount(places[chosen], weights, len(sample.values))
-        result[draw] = resampled_quantiles(sample, drawn[None, :], percentile)[0]
-    return result
+
+        def counts() -> NDArray[Any]:
+            return random.multinomial(sample.count, share)
+
+    else:
+        found = np.searchsorted(sample.values, ordered)
+
+        def counts() -> NDArray[Any]:
+            chosen = block_indices(len(found), random)
+            weights = None if sample.weights is None else sample.weights[chosen]
+            return np.bincount(found[chosen], weights, len(sample.values))
+
+    return lambda percentile: float(resampled_quantiles(sample, counts()[None, :], percentile)[0])
 
 
-def _quantiles_of_large(
+def _draw_of_large(
     sample: Sample,
     ordered: NDArray[np.floating[Any]],
     percentile: float,
     random: np.random.Generator,
-) -> NDArray[np.float64]:
+) -> Callable[[float], float]:
     """
-    Return the percentile of each draw of a large measurement, without drawing its requests.
+    Return a function that draws from a large measurement, without drawing its requests.
 
     The fraction of a draw that does not exceed the percentile is a mean over at least 800 blocks,
-    so it is normally distributed, with the variance of the blocks. Each draw of that fraction is
-    the rank of one value.
+    so it is normally distributed, with the variance of the blocks. A draw of that fraction is the
+    rank of one value.
 
     Source: Woodruff (1952), Confidence Intervals for Medians and Other Position Measures.
     """
-    complete = replace(sample, failed=0)
-    fraction = fraction_below(percentile)
     weights = np.ones(len(ordered)) if sample.weights is None else sample.weights
-    below = weights * ((ordered <= complete.quantile_by_rank(percentile)) - fraction)
+    at = sample.quantile_by_rank(percentile)
+    below = weights * ((ordered <= at) - fraction_below(percentile))
     of_blocks = np.add.reduceat(below, np.arange(0, len(below), BLOCK))
     error = math.sqrt(float(of_blocks @ of_blocks)) / float(weights.sum())
     reached = np.cumsum(sample.counts, dtype=np.float64)
-    ranks = (fraction + error * random.standard_normal(_DRAWS)) * reached[-1]
-    return sample.values[np.searchsorted(reached[:-1], ranks)].astype(np.float64)
+
+    def draw(percentile: float) -> float:
+        rank = (fraction_below(percentile) + error * random.standard_normal()) * reached[-1]
+        return float(sample.values[np.searchsorted(reached[:-1], rank)])
+
+    return draw

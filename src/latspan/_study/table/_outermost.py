@@ -37,6 +37,7 @@ class OutermostReader:
         metrics: Metrics to keep, besides the duration.
         attributes: Attributes to keep, whatever the number of their values.
         where: Attributes that a record must have.
+        is_load: Whether it is a load test, of which only requests with a phase count.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class OutermostReader:
         metrics: Collection[str] = (),
         attributes: Collection[str] = (),
         where: Mapping[str, str] = MappingProxyType({}),
+        is_load: bool = False,
     ) -> None:
+        self._phase = None if is_load else _MEASURED
         self._place = len(_KINDS) if kind is None else _ORDER[kind.value]
         self._is_given = kind is not None
         self._metrics = frozenset(metrics)
@@ -65,7 +68,7 @@ class OutermostReader:
         counted = [
             row
             for row in rows
-            if row.get("details", _NONE).get(semconv.LATSPAN_LOAD_PHASE, _MEASURED) == _MEASURED
+            if row.get("details", _NONE).get(semconv.LATSPAN_LOAD_PHASE, self._phase) == _MEASURED
         ]
         for name, value in self._where.items():
             counted = [row for row in counted if _attribute(row, name) == value]

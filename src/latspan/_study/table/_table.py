@@ -212,10 +212,10 @@ class Table:
 
         Args:
             step: Number of the step of a load test; ``None`` for a recording of another origin, of
-                which every row counts.
+                which every row without a phase counts, and those of a measured phase.
         """
         if step is None:
-            return np.ones(len(self), np.bool_)
+            return (self.phase == 0) | (self.phase == _MEASURED)
         return (self.phase == _MEASURED) & (self.step == step)
 
     def rows(self, mask: Mask) -> Table:
