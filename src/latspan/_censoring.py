@@ -34,7 +34,7 @@ and Meier (1958), Nonparametric Estimation from Incomplete Observations, for the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -142,6 +142,22 @@ class Bounds(NamedTuple):
     def is_known(self) -> bool:
         """Whether both ends are the same finite value."""
         return self.low == self.high and math.isfinite(self.low)
+
+    def text(self, text_of: Callable[[float], str], *, unbounded: str = "—") -> str:
+        """
+        Return both ends as a text, for example ``≥ 5.0 s`` or ``98.0 ms to 112.4 ms``.
+
+        Args:
+            text_of: Returns the text of a finite end.
+            unbounded: Text of a percentile that falls on failures.
+        """
+        if math.isinf(self.low):
+            return unbounded
+        low = text_of(self.low)
+        if math.isinf(self.high):
+            return f"≥ {low}" if self.low else "unknown"
+        high = text_of(self.high)
+        return low if low == high else f"{low} to {high}"
 
 
 def state_of(

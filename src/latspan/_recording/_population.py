@@ -224,13 +224,10 @@ def text_of_unknown(bounds: Bounds, text_of: Callable[[float], str], population:
         text_of: Returns the text of a finite end.
         population: What is known of all values.
     """
-    low, high = (text_of(rounded_bound(end)) if math.isfinite(end) else None for end in bounds)
-    if low is None:
-        known = "—"
-    elif high is None:
-        known = f"≥ {low}"
-    else:
-        known = low if low == high else f"{low} to {high}"
+    known = bounds.text(lambda end: text_of(rounded_bound(end)))
+    if math.isfinite(bounds.high) and known == text_of(rounded_bound(bounds.low)):
+        # The ends differ by less than the text shows.
+        return known
     shares = [
         f"{word} {_percent(count / population.count)}"
         for word, count in (("cut", population.cut), ("failed", population.failed))

@@ -10,6 +10,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._censoring import Bounds
 from latspan._drawing import FAINT, count, difference, milliseconds, needs, percent
 from latspan._segments import KIND_NOUNS
 from latspan._study.compare import (
@@ -143,10 +144,10 @@ def value_of(value_ns: float) -> str:
 
 
 def ends_of(row: Row) -> tuple[str, str]:
-    """Return both percentiles of a row, each with ≥ if given-up requests leave it open."""
+    """Return both percentiles of a row, each with both ends if given-up requests leave it open."""
     low_ns = row.before_ns, row.after_ns
     one, two = (
-        f"≥ {value_of(low)}" if low < high else value_of(low)
+        Bounds(low, high).text(value_of, unbounded="unbounded") if low < high else value_of(low)
         for low, high in zip(low_ns, row.high_ns or low_ns, strict=True)
     )
     return one, two

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +12,7 @@ from rich.text import Text
 from latspan._censoring import Bounds
 from latspan._drawing import FAINT, count, letters, milliseconds, percent, style_of
 from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
+from latspan._study.stats import Verdict
 from latspan.reports._layout import MARGIN, Printable, aligned, heads, prose, shown, title
 
 __all__ = ["DiagnosisReport"]
@@ -52,6 +52,7 @@ class DiagnosisReport(Printable):
             yield from _budget(diagnosis.budget, options)
             yield Text()
         yield prose(diagnosis.sentence, options, style="bold")
+        yield from _target(diagnosis, options)
         finding = diagnosis.finding
         if finding is not None and diagnosis.conclusion is not Conclusion.SPREAD_OUT:
             for sentence in finding.evidence:
@@ -69,14 +70,28 @@ class DiagnosisReport(Printable):
             yield prose(note, options, style=FAINT)
 
 
+def _target(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
+    """Yield the verdict on the limit, unless the conclusion is that it is met."""
+    target, limit_ns = diagnosis.target, diagnosis.goal.limit_ns
+    if target is None or limit_ns is None or diagnosis.conclusion is Conclusion.NOTHING_TO_FIX:
+        return
+    counts = [f"{target.misses:,} of {target.requests:,} missed it"]
+    if target.undecided:
+        counts.append(f"{target.undecided:,} were given up before it")
+    if target.verdict is Verdict.UNDECIDED:
+        counts.append(f"{target.needed:,} more without a miss would prove it met")
+    yield prose(
+        f"The limit of {milliseconds(limit_ns)} is {target.verdict}: {', '.join(counts)}.", options
+    )
+
+
 def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
     attribution = diagnosis.attribution
     if attribution is None:
         return
     value = diagnosis.value_ns or Bounds(attribution.value_ns, attribution.value_ns)
-    text = "unbounded" if math.isinf(value.low) else milliseconds(round(value.low))
-    at_least = "≥ " if value.low < value.high else ""
-    about = f"{at_least}{text}, {count(diagnosis.units, diagnosis.kind)}"
+    text = value.text(milliseconds, unbounded="unbounded")
+    about = f"{text}, {count(diagnosis.units, diagnosis.kind)}"
     yield title(str(diagnosis.goal), about, options=options)
     yield shown(
         Text(

@@ -129,7 +129,7 @@ def _cell(value: float | None, percentile: float) -> Text:
 def _bounds_cell(bounds: Bounds | None, percentile: float) -> Text:
     if bounds is None or bounds.low == bounds.high:
         return _cell(None if bounds is None else bounds.low, percentile)
-    return Text(f"≥ {milliseconds(bounds.low)}", style="yellow")
+    return Text(bounds.text(milliseconds, unbounded="unbounded"), style="yellow")
 
 
 def _load(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:

@@ -56,7 +56,7 @@ _METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
 }
 
 _UNKNOWN: Final = (
-    "cut: the caller left before the value was known; failed: ranks last, without a value"
+    "cut: the caller gave the request up before its end; failed: the request failed, and ranks last"
 )
 _UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
 _OWN_CODE: Final = (

@@ -276,7 +276,7 @@ def compare(
     samples = [run.samples[asked.metric] for run in unweighted if asked.metric in run.samples]
     target = None
     met_in = 0
-    if asked.limit_ns is not None:
+    if asked.limit_ns is not None and not invalid:
         target = _target(samples, asked.limit_ns, asked.percentile)
         met_in = sum(each.high.quantile(asked.percentile) <= asked.limit_ns for each in samples)
     # A condition that differs between runs of one side is the same change as between sides.

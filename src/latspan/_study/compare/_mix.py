@@ -180,7 +180,8 @@ def _strata(run: Run, without: Collection[str] = ()) -> Sequence[Stratum]:
 
 def _kind_of(stratum: Stratum, without: Collection[str]) -> str:
     named = [stratum.attributes.get(name) for name in STRATA if name not in without]
-    return " ".join(filter(None, named))
+    # An inference path often has the name of its route.
+    return " ".join(dict.fromkeys(filter(None, named)))
 
 
 def _name_of(stratum: Stratum, division: Division) -> str:

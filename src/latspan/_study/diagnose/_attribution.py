@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._segments import Source
-from latspan._study.diagnose._table import RequestTable
+from latspan._study.diagnose._table import RequestTable, tail_fraction
 from latspan._study.stats import effective_size, weighted_quantile
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ __all__ = ["LEAST_UNITS", "Attribution", "Share", "attribute"]
 
 LEAST_UNITS: Final = 20
 """Number of units below which nothing is attributed: a p95 needs 20 values."""
-
-_LEAST_BAND: Final = 30
-"""Minimum number of units in the tail band. In a small recording, this minimum is at most half of
-the units."""
 
 _BLOCK: Final = 25
 _DRAWS: Final = 400
@@ -184,7 +180,7 @@ def attribute(table: RequestTable, *, least: float = 0.0) -> Attribution | None:
     size = len(usable)
     if size < len(table):
         values, segments, weights = values[usable], segments[usable], weights[usable]
-    in_band = max(_tail_fraction(table, effective_size(weights)), 1 / size, least)
+    in_band = max(tail_fraction(table.goal, effective_size(weights)), 1 / size, least)
     tail, typical = _bands(values, weights, in_band)
     shares = _shares(segments[tail], weights[tail])
     draws = _draws(values, segments, weights, in_band)
@@ -240,16 +236,6 @@ def _mean(values: NDArray[np.floating[Any]], weights: NDArray[np.float64]) -> fl
     """Return the weighted mean; 0 without a value."""
     total = float(weights.sum())
     return float(values.astype(np.float64) @ weights) / total if total else 0.0
-
-
-def _tail_fraction(table: RequestTable, size: float) -> float:
-    """
-    Return the fraction of the units that is in the tail band.
-
-    It is the fraction of the goal. If that is fewer than 30 units, it is the fraction of 30 units,
-    but at most half of all units.
-    """
-    return max(table.goal.tail_fraction, min(_LEAST_BAND / size, 0.5))
 
 
 def _bands(

@@ -19,7 +19,7 @@ from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Source
 from latspan._study.diagnose._goal import Goal
-from latspan._study.stats import weighted_quantile
+from latspan._study.stats import effective_size, weighted_quantile
 from latspan._study.table import MAX_GROUP_VALUES, SOURCES, Table, metric_of, table_of_records
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     Codes = NDArray[np.signedinteger[Any]]
     """Small integers: as few bytes as they need."""
 
-__all__ = ["RequestTable", "table_of", "units_of"]
+__all__ = ["RequestTable", "table_of", "tail_fraction", "units_of"]
+
+_LEAST_BAND: Final = 30
+"""Number of units in the tail band, as far as half of all units are as many."""
 
 _UNCERTAIN: Final = [SOURCES.index(each) for each in (Source.ESTIMATED, Source.UNKNOWN)]
 
@@ -188,6 +191,20 @@ def units_of(table: Table, goal: Goal) -> RequestTable:
     )
 
 
+def tail_fraction(goal: Goal, size: float) -> float:
+    """
+    Return the fraction of the units that is in the tail band.
+
+    It is the fraction of the goal. If that is fewer than 30 units, it is the fraction of 30 units,
+    but at most half of all units.
+
+    Args:
+        goal: The goal.
+        size: Effective number of units with a value.
+    """
+    return max(goal.tail_fraction, min(_LEAST_BAND / size, 0.5))
+
+
 def _values(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
@@ -197,6 +214,10 @@ def _values(
     """Return exact values, and lower bounds that are at least the lower end of the tail band."""
     if not len(low):
         return low
-    slow = weighted_quantile(low, weight, 100 * (1 - goal.tail_fraction))
+    finite = np.isfinite(low)
+    if not finite.any():
+        return np.full(len(low), nan)
+    fraction = tail_fraction(goal, effective_size(weight[finite]))
+    slow = weighted_quantile(low[finite], weight[finite], 100 * (1 - fraction))
     is_known = ((low == high) | ((low > 0) & (low >= slow))) & np.isfinite(low)
     return low if is_known.all() else np.where(is_known, low, nan)

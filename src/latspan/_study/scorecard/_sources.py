@@ -112,6 +112,8 @@ def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[
         histograms=lambda: _histograms_of(recording),
         is_whole=not lacks_lines(recording),
     )
+    if measurement.get("interrupted") or measurement.get("ended") is False:
+        yield f"{recording.folder}: the load test was interrupted; its requests until then count."
     # What a converted file lacks is none of what a scorecard shows.
     missing = [note for note in recording.notes if not note.startswith(CONVERTED)]
     yield from (f"{recording.folder}: {note}" for note in missing)
@@ -135,7 +137,13 @@ def _add_logs(builder: ScorecardBuilder, paths: Sequence[Path]) -> Iterator[str]
 
 
 def _unsent(measurement: Mapping[str, Any]) -> int:
-    """Return the number of requests that a load test had scheduled and did not send."""
+    """
+    Return the number of requests that a load test had scheduled and did not send.
+
+    Those of an interrupted one were not sent because it was interrupted.
+    """
+    if measurement.get("interrupted") or measurement.get("ended") is False:
+        return 0
     steps: object = measurement.get("steps", ())
     if not isinstance(steps, list):
         return 0

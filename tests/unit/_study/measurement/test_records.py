@@ -33,13 +33,14 @@ def test_every_command_counts_what_the_end_cancelled_as_given_up(tmp_path: Path)
     """``report`` and ``scorecard`` count the 62 requests that ``measure`` and ``diagnose`` do."""
     recording = _interrupted(tmp_path / "recording")
     builder = ScorecardBuilder(cycles=(Cycle.WEEK,))
-    add_source(builder, str(recording.folder))
+    notes = add_source(builder, str(recording.folder))
     ((row,),) = [card.rows[Cycle.WEEK] for card in builder.build().cards]
 
     assert summarize(recording).steps[0].measured == 62
     assert recording.snapshot().metric("duration", kind="call").cut() == 2
     assert row.figures.outcomes == {Outcome.COMPLETED: 60, Outcome.CANCELLED: 2}
-    assert row.figures.unsent == 38
+    assert row.figures.unsent == 0
+    assert any("interrupted" in note for note in notes)
     assert (diagnose_recording(recording).units, diagnose_recording(recording).cut) == (62, 2)
 
 
