@@ -213,3 +213,15 @@ def test_the_function_works_before_latspan_is_configured(
 def test_an_empty_report_without_a_reason_is_one_sentence(snapshot_of: TakeSnapshot) -> None:
     """The reason of a snapshot from files is not known."""
     assert str(Report(snapshot_of([]))).strip() == "No request and no call was recorded."
+
+
+def test_requests_of_a_sample_count_for_those_that_they_stand_for(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """One of two lines stands for ten requests; the table of requests counted it once."""
+    requests = [request(call), replace(request(call, order=1), ratio=0.1)]
+
+    text = str(Report(snapshot_of(requests)))
+
+    (row,) = (line for line in text.splitlines() if line.startswith("  duration "))
+    assert row.split()[1] == "11"

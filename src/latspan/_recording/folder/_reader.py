@@ -54,7 +54,7 @@ CONVERTED: Final = "Converted: "
 RECORDS_KEPT: Final = 5_000
 """Number of complete records of each kind in the snapshot of a recording."""
 
-_LONGEST_LINE: Final = 16_000_000
+_MAX_LINE: Final = 16_000_000
 """Length in bytes above which a line is not read: 200 times the line of 10,000 chunks."""
 
 _IDS_PER_FILE: Final = 2**48
@@ -62,8 +62,8 @@ _IDS_PER_FILE: Final = 2**48
 _CHUNK: Final = 512
 """Number of lines that are decoded at once: so few that they stay in the processor's caches."""
 
-
 _MEASURED: Final = "measured"
+"""Phase of the requests of a load test that count."""
 
 
 class Recording:
@@ -129,14 +129,14 @@ class Recording:
         for number, file in enumerate(files):
             try:
                 with open_regular(file.path) as lines:
-                    while line := lines.readline(_LONGEST_LINE):
+                    while line := lines.readline(_MAX_LINE):
                         watch.add(len(line))
                         if line.endswith(b"}\n"):
                             yield number, line
                             continue
                         self._unreadable += 1
                         while line and not line.endswith(b"\n"):
-                            line = lines.readline(_LONGEST_LINE)
+                            line = lines.readline(_MAX_LINE)
                             watch.add(len(line))
             except OSError as error:
                 raise not_readable(file.path, error) from error

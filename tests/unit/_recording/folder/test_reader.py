@@ -349,3 +349,48 @@ def test_sources_survive(tmp_path: Path) -> None:
     )
 
     assert recording.snapshot().metric("ttft").source_fractions() == {Source.ESTIMATED: 1.0}
+
+
+def test_a_log_whose_end_is_missing_is_named_and_not_trusted(tmp_path: Path) -> None:
+    """The disk was full at the second interval; the lines have every request."""
+    recording = recorded(tmp_path, *(call(number) for number in range(3)))
+    recorder = Recorder(ManualClock())
+    recorder.record(call(0))
+    log = tmp_path / "host-1-20261124T000000Z-abcdef.hlog"
+    with HistogramLogWriter(log) as writer:
+        write_interval(writer, recorder.swap_interval())
+    lines = log.read_text().splitlines(keepends=True)
+    first_series = lines[4:6]
+    log.write_text("".join([*lines, *first_series]))
+
+    assert recording.snapshot().count() == 3
+    assert any("truncated interval" in note for note in recording.notes)
+
+
+def test_details_show_a_stream_as_a_field_does(tmp_path: Path) -> None:
+    """A completed stream without a token has none, whichever of the two states the stream."""
+    stated = {"gen_ai.request.stream": True}
+    without_token = {"metrics": {"duration": MetricValue(NS_PER_MS)}}
+    calls = [call(0), *(call(number, details=stated, **without_token) for number in range(1, 5))]
+
+    snapshot = recorded(tmp_path, *calls).snapshot()
+
+    assert snapshot.metric("ttft").failed() == 4
+
+
+def test_the_warm_up_of_a_load_test_in_traces_does_not_count(tmp_path: Path) -> None:
+    """Their recording has no account of the load test, but the lines have phases."""
+    phases = ["warmup", "warmup", "measured"]
+    calls = [call(at, details={"latspan.load.phase": phase}) for at, phase in enumerate(phases)]
+
+    assert recorded(tmp_path, *calls, call(3)).snapshot().count() == 2
+
+
+def test_a_line_with_an_empty_list_of_gaps_hides_no_other_gaps(tmp_path: Path) -> None:
+    """It is another form of line."""
+    recording = recorded(tmp_path, call(0), *(call(1, chunk_gaps=(MetricValue(5),)),) * 2)
+    (path,) = tmp_path.glob("*.jsonl")
+    first, *others = path.read_text().splitlines(keepends=True)
+    path.write_text(first.replace('"metrics"', '"chunk_gaps_ns":[],"metrics"') + "".join(others))
+
+    assert recording.snapshot().metric("chunk_gap").count() == 2

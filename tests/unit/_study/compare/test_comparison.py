@@ -293,3 +293,26 @@ def test_a_stream_without_a_token_never_reaches_its_first_token() -> None:
     assert found.judgement is Judgement.WORSE
     duration = next(row for row in found.rows if (row.name, row.percentile) == ("duration", 95))
     assert math.isfinite(duration.after_ns)
+
+
+def test_tail_bands_of_both_sides_are_the_same_fraction() -> None:
+    """Of 40 calls, 30 are the tail band; of 400, 30 too, whose mean is far larger."""
+    found = compare([run(1, noise=0, count=100)], [run(1, noise=0, count=2_000)], P95)
+
+    assert found.explanation is not None
+    assert found.explanation.after_ns == pytest.approx(found.explanation.before_ns, rel=0.1)
+    for each in found.explanation.segments:
+        assert each.low_ns is not None
+        assert each.high_ns is not None
+        assert each.low_ns <= each.difference_ns <= each.high_ns
+
+
+def test_the_interval_of_two_measurements_has_their_failures() -> None:
+    """4 % fail, so the p95 after is near the largest value, or none."""
+    found = compare([run(1, noise=0)], [run(2, noise=0, failed=16)], P95)
+
+    assert found.goal.ratio is not None
+    assert found.goal.low is not None
+    assert found.goal.high is not None
+    assert found.goal.ratio > 1.1
+    assert found.goal.low <= found.goal.ratio <= found.goal.high

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from latspan import Snapshot
+from latspan import Kind, Snapshot
 from latspan._clock import SystemClock
 from latspan._recording import Recorder
 from latspan._study.compare import (
@@ -21,6 +21,7 @@ from latspan._study.compare import (
     run_of_snapshot,
     runs_of_baseline,
 )
+from latspan.errors import RecordingError
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment
 from support.comparisons import records, runs
@@ -195,3 +196,101 @@ def test_one_request_of_an_unknown_kind_does_not_switch_the_strata_off() -> None
     assert found.mix is not None
     assert found.mix.changed
     assert found.judgement is not Judgement.IMPROVED
+
+
+def _on_new_route(record: RequestRecord) -> RequestRecord:
+    """Return a failed call of a new route in one of a hundred cases."""
+    if record.start_epoch_ns // 10**8 % 100:
+        return record
+    failed = replace(record, outcome=Outcome.ERROR, metrics={})
+    return replace(failed, attributes={**record.attributes, "route": "/new"})
+
+
+def test_failures_of_a_new_route_count_although_the_mix_is_weighted() -> None:
+    """It has no share before, so its requests had a weight of 0."""
+    before = runs(0, count=2_000, routes=("/fast", "/slow"))
+    after = runs(50, count=2_000, routes=("/fast", "/fast", "/slow"), change=_on_new_route)
+
+    found = compare(before, after, P50)
+
+    assert found.mix is not None
+    assert found.mix.changed
+    assert found.failures.after == pytest.approx(0.01, abs=0.001)
+    assert found.failures.more
+
+
+def _sampled(record: RequestRecord) -> RequestRecord:
+    return replace(record, ratio=0.01)
+
+
+def test_a_baseline_of_a_sample_has_the_evidence_of_its_lines() -> None:
+    """Each of 400 lines stands for 100 requests; with 40,000, chance would be more failures."""
+    before = runs(0, 3, failed=20, change=_sampled)
+    after = runs(50, 3, failed=28, change=_sampled)
+    documents = [json.loads(json.dumps(baseline_document(side))) for side in (before, after)]
+
+    one, two = (runs_of_baseline(document, "b.json") for document in documents)
+
+    assert [run.size for run in one] == [400.0] * 3
+    assert not compare(before, after, P50).failures.more
+    assert not compare(one, two, P50).failures.more
+
+
+def test_histograms_have_as_much_evidence_as_requests() -> None:
+    """Not as many as gaps between chunks, which made chance a changed mix."""
+    made = [
+        replace(each, chunk_gaps=(MetricValue(1_000_000),) * 40)
+        for each in records(1, routes=("/fast", "/slow"))
+    ]
+
+    assert run_of_snapshot(_snapshot(made), "logs").size == len(made)
+
+
+def _without_streams(record: RequestRecord) -> RequestRecord:
+    """Return a request without calls: it does not state whether it streams."""
+    return replace(
+        by_route(record),
+        kind=Kind.REQUEST,
+        metrics={"duration": MetricValue(by_route(record).duration_ns)},
+    )
+
+
+def test_the_mix_of_a_baseline_does_not_need_streams() -> None:
+    """A baseline without streams was taken for one of histograms, and its mix for unknown."""
+    before = runs(0, 3, routes=MOSTLY_SLOW, change=_without_streams)
+    after = runs(50, 3, routes=MOSTLY_FAST, change=_without_streams)
+    stored = runs_of_baseline(json.loads(json.dumps(baseline_document(before))), "b.json")
+
+    found = compare(stored, after, P50)
+
+    assert found.mix is not None
+    assert found.mix.changed
+    assert found.judgement is not Judgement.IMPROVED
+
+
+def _fails_before_its_call(record: RequestRecord) -> RequestRecord:
+    if record.attributes["route"] != "/slow":
+        return record
+    return replace(record, outcome=Outcome.ERROR, metrics={}, streamed=None)
+
+
+def test_a_route_that_fails_before_its_calls_is_the_same_route() -> None:
+    """None of its requests shows whether it streams; those before the change do."""
+    routes = ("/fast", "/slow")
+
+    found = compare(
+        runs(0, 3, routes=routes), runs(50, 3, routes=routes, change=_fails_before_its_call), P50
+    )
+
+    assert found.mix is not None
+    assert not found.mix.changed
+    assert found.failures.more
+
+
+def test_a_damaged_mix_is_an_error() -> None:
+    """A kind with no request would have an infinite weight."""
+    document = json.loads(json.dumps(baseline_document(runs(0, 1))))
+    document["runs"][0]["mix"][0]["requests"] = 0
+
+    with pytest.raises(RecordingError, match="has none of them"):
+        runs_of_baseline(document, "b.json")

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from latspan._recording.folder import Recording, open_recording
+from latspan import write_interval
+from latspan._clock import SystemClock
+from latspan._recording import Recorder
+from latspan._recording.folder import RecordFile, Recording, begin_recording, open_recording
 from latspan._segments import Outcome
-from latspan._study.diagnose import Conclusion, diagnose_recording
+from latspan._study.diagnose import Conclusion, diagnose, diagnose_recording, parse_goal
 from latspan._study.measurement import summarize
 from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source
+from latspan._study.stats import Verdict
 from latspan._study.traces import convert
+from latspan.errors import RecordingError
+from latspan.histogram import HistogramLogWriter
 from latspan.testing import Segment
 from support.measurements import call, load_test, step
 
@@ -42,6 +49,56 @@ def test_every_command_counts_what_the_end_cancelled_as_given_up(tmp_path: Path)
     assert row.figures.unsent == 0
     assert any("interrupted" in note for note in notes)
     assert (diagnose_recording(recording).units, diagnose_recording(recording).cut) == (62, 2)
+
+
+def test_a_request_of_no_phase_does_not_count(tmp_path: Path) -> None:
+    """The measured function started a thread that made requests of its own."""
+    background = [replace(call(index, duration_ms=500), details={}) for index in range(60, 120)]
+    records = [*(call(index) for index in range(60)), *background]
+    recording = load_test(tmp_path / "recording", records, [step(intended=60)])
+    builder = ScorecardBuilder(cycles=(Cycle.WEEK,))
+    add_source(builder, str(recording.folder))
+    ((row,),) = [card.rows[Cycle.WEEK] for card in builder.build().cards]
+
+    assert row.figures.requests == recording.snapshot().count(kind="call") == 60
+    assert diagnose_recording(recording).units == 60
+
+
+def test_traces_of_a_load_test_are_diagnosed_without_their_warm_up() -> None:
+    """Their file has no account of it, but each call has its phase."""
+    records = [call(index, phase="warmup" if index < 30 else "measured") for index in range(90)]
+
+    assert diagnose(records, parse_goal("p95 duration")).units == 60
+
+
+def test_a_recording_at_its_size_limit_is_counted_by_its_histograms(tmp_path: Path) -> None:
+    """Its lines are the first requests, which were fast."""
+    records = [
+        replace(call(index, duration_ms=10 if index < 100 else 900), details={})
+        for index in range(400)
+    ]
+    begin_recording(tmp_path, source="run")
+    file = RecordFile(tmp_path, largest=20_000)
+    file.begin()
+    recorder = Recorder(SystemClock(), keep=0)
+    for record in records:
+        recorder.record(record)
+        with suppress(OSError, RecordingError):
+            file.append(record)
+    file.end()
+    with HistogramLogWriter(tmp_path / "a.hlog") as writer:
+        write_interval(writer, recorder.snapshot())
+    recording = open_recording(tmp_path)
+    builder = ScorecardBuilder(cycles=(Cycle.WEEK,))
+    add_source(builder, str(tmp_path))
+    ((row,),) = [card.rows[Cycle.WEEK] for card in builder.build().cards]
+    found = diagnose_recording(recording, parse_goal("p95 duration <= 100ms"))
+
+    assert len(list(recording.records())) < 100
+    assert row.figures.requests == 400
+    assert found.target is not None
+    assert found.target.verdict is Verdict.MISSED
+    assert found.conclusion is not Conclusion.NOTHING_TO_FIX
 
 
 def test_a_killed_measurement_has_no_diagnosis(tmp_path: Path) -> None:
