@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from latspan._recording.folder._reader import (
         CONVERTED,
         RECORDS_KEPT,
+        SAMPLE,
         LineChunk,
         Recording,
         SnapshotReader,
@@ -45,6 +46,7 @@ __all__ = [
     "LARGEST_FILE",
     "MIN_RATIO",
     "RECORDS_KEPT",
+    "SAMPLE",
     "SCHEMA",
     "UNREADABLE",
     "LineChunk",
@@ -78,6 +80,7 @@ __getattr__ = lazy_getattr(
         "LARGEST_FILE": "_writer",
         "MIN_RATIO": "_checks",
         "RECORDS_KEPT": "_reader",
+        "SAMPLE": "_reader",
         "SCHEMA": "_manifest",
         "UNREADABLE": "_checks",
         "Manifest": "_manifest",

@@ -48,7 +48,8 @@ class LineSample:
         self._random = Random(0)  # noqa: S311 - a sample
         self._seen = 0
         self._chosen: list[tuple[int, int, bytes]] = []
-        self._longest_ns = -1
+        self.longest_ns = -1
+        """Longest duration of a line so far; -1 without a line."""
         self._longest: tuple[int, int, bytes] | None = None
 
     def add(self, file: int, line: bytes, duration_ns: int) -> None:
@@ -62,8 +63,8 @@ class LineSample:
         """
         item = self._seen, file, line
         self._seen += 1
-        if duration_ns > self._longest_ns:
-            self._longest_ns, self._longest = duration_ns, item
+        if duration_ns > self.longest_ns:
+            self.longest_ns, self._longest = duration_ns, item
         if len(self._chosen) < self._size:
             self._chosen.append(item)
         elif (position := int(self._random.random() * self._seen)) < self._size:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONVERTED",
     "RECORDS_KEPT",
+    "SAMPLE",
     "LineChunk",
     "Recording",
     "SnapshotReader",
@@ -47,6 +48,9 @@ __all__ = [
     "open_recording",
     "without_collections",
 ]
+
+SAMPLE: Final = "The recording is a sample: "
+"""Beginning of the note on lines that stand for other requests too."""
 
 CONVERTED: Final = "Converted: "
 """Beginning of the notes on what a file of another program did not have."""
@@ -61,6 +65,9 @@ _IDS_PER_FILE: Final = 2**48
 
 _CHUNK: Final = 512
 """Number of lines that are decoded at once: so few that they stay in the processor's caches."""
+
+_RATIO: Final = b'"ratio":'
+"""Field of the lines of a sample; a quotation mark inside a text would be escaped."""
 
 _MEASURED: Final = "measured"
 """Phase of the requests of a load test that count."""
@@ -84,6 +91,7 @@ class Recording:
         self.manifest: Final = MappingProxyType(dict(manifest))
         """Origin and conditions of the recording: the contents of ``recording.json``."""
         self._unreadable = 0
+        self._sampled = 0
         self._truncated: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
@@ -123,7 +131,7 @@ class Recording:
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each complete line with the number of its file, and count the others."""
-        self._unreadable = 0
+        self._unreadable = self._sampled = 0
         files = self._files()
         watch = ReadingWatch(file.path for file in files)
         for number, file in enumerate(files):
@@ -290,6 +298,8 @@ class Recording:
         yield from _notes_on_lost(self.folder)
         if self._unreadable:
             yield f"Skipped: {_counted(self._unreadable, 'line')} cannot be read."
+        if self._sampled:
+            yield f"{SAMPLE}{_counted(self._sampled, 'line')} of it count for other requests too."
         for notes in self._truncated.values():
             yield from notes
         unended = len({file.path for file in files if not file.ended})
@@ -352,6 +362,8 @@ def _readable(
                 rows.append(row_of(line))
                 lines.append(line)
         _count_unreadable(recording, len(known) - len(lines))
+    sampled = sum("ratio" in row for row in rows)
+    recording._sampled += sampled  # pyright: ignore[reportPrivateUsage] - of this module
     return LineChunk(file, lines, rows)
 
 
@@ -426,10 +438,15 @@ class SnapshotReader:
         """Add a line that need not be counted."""
         try:
             compact = compact_line(line)
+            sample, duration_ns = self._kept[kind_of_line(compact)], duration_of_line(compact)
+            if duration_ns > sample.longest_ns:
+                # A damaged line must not take the place of the slowest request.
+                row_of(compact)
         except UNREADABLE:
             _count_unreadable(self._recording, 1)
             return
-        self._kept[kind_of_line(compact)].add(file, compact, duration_of_line(compact))
+        self._recording._sampled += _RATIO in compact  # pyright: ignore[reportPrivateUsage] - of this module
+        sample.add(file, compact, duration_ns)
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot of the lines that were added."""

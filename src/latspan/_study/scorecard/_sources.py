@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from latspan._recording import Snapshot, snapshots_of, truncated_in
 from latspan._recording.folder import (
     CONVERTED,
+    SAMPLE,
     Recording,
     is_recording,
     lacks_lines,
@@ -114,8 +115,8 @@ def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[
     )
     if measurement.get("interrupted") or measurement.get("ended") is False:
         yield f"{recording.folder}: the load test was interrupted; its requests until then count."
-    # What a converted file lacks is none of what a scorecard shows.
-    missing = [note for note in recording.notes if not note.startswith(CONVERTED)]
+    # What a converted file lacks is none of what a scorecard shows, and it counts samples itself.
+    missing = [note for note in recording.notes if not note.startswith((CONVERTED, SAMPLE))]
     yield from (f"{recording.folder}: {note}" for note in missing)
 
 
