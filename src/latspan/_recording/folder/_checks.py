@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import le
 from typing import Any, Final
 
 from latspan import semconv
@@ -130,7 +131,7 @@ def _check_segments(listed: Sequence[Sequence[Sequence[Any]]]) -> None:
     _check_members(sources, _SOURCES)
     _check_types(starts, _WHOLE)
     _check_types(ends, _WHOLE)
-    if min(starts) < 0 or max(ends) > LARGEST or not all(map(int.__le__, starts, ends)):
+    if min(starts) < 0 or max(ends) > LARGEST or not all(map(le, starts, ends)):
         raise ValueError("a segment has another range")
 
 

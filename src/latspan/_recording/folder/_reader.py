@@ -63,7 +63,7 @@ _MAX_LINE: Final = 16_000_000
 
 _IDS_PER_FILE: Final = 2**48
 
-_CHUNK: Final = 512
+_CHUNK: Final = 256
 """Number of lines that are decoded at once: so few that they stay in the processor's caches."""
 
 _RATIO: Final = b'"ratio":'

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from latspan._study.compare._run import Band, Run
-from latspan._study.diagnose import RequestTable
-from latspan._study.stats import block_indices, compare_runs, holm, weighted_quantile
+from latspan._study.diagnose import RequestTable, bands_of
+from latspan._study.stats import compare_runs, holm, tail_band_draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +111,7 @@ def explain(
     if len(before) + len(after) >= 3:
         changes = _of_runs(known[0], known[1], names, _LEAST_OF_TOTAL * max(totals))
     else:
-        changes = _of_two(before[0], after[0], known[0][0], known[1][0], names, metric)
+        changes = _of_two([*before, *after], [*known[0], *known[1]], names, metric, percentile)
     ordered = sorted(changes, key=lambda each: -abs(each.difference_ns))
     return Explanation(totals[0], totals[1], tuple(ordered), _leading(ordered, totals))
 
@@ -170,28 +170,25 @@ def _of_runs(
 
 
 def _of_two(
-    before: Run,
-    after: Run,
-    band_before: Band,
-    band_after: Band,
+    runs: Sequence[Run],
+    bands: Sequence[Band],
     names: Sequence[str],
     metric: str,
+    percentile: float,
 ) -> list[SegmentChange]:
     """Return the changes between two measurements, with bootstrap intervals where possible."""
-    means = [
-        np.array([band.segments_ns.get(name, 0.0) for name in names])
-        for band in (band_before, band_after)
+    means = [np.array([band.segments_ns.get(name, 0.0) for name in names]) for band in bands]
+    random = np.random.default_rng(_SEED)
+    draws = [
+        _draws(run.tables[metric].at(percentile), names, band, random)
+        for run, band in zip(runs, bands, strict=True)
+        if metric in run.tables
     ]
-    if metric not in before.tables or metric not in after.tables:
+    if len(draws) < len(runs):
         return [
             SegmentChange(name, float(one), float(two), None, None, is_real=False)
             for name, one, two in zip(names, *means, strict=True)
         ]
-    random = np.random.default_rng(_SEED)
-    draws = [
-        _draws(run.tables[metric], names, band, random)
-        for run, band in ((before, band_before), (after, band_after))
-    ]
     differences = draws[1] - draws[0]
     low, high = np.quantile(differences, [_LEVEL / 2, 1 - _LEVEL / 2], axis=0)
     # All larger segments are looked at, so each needs stronger evidence (Bonferroni).
@@ -214,22 +211,20 @@ def _of_two(
 def _draws(
     table: RequestTable, names: Sequence[str], band: Band, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return the weighted mean time of each segment over the slowest requests of each draw."""
-    usable = np.flatnonzero(np.isfinite(table.value_ns))
-    values, weights = table.value_ns[usable], table.weight[usable]
-    segments = np.stack([table.segment(name)[usable] for name in names], axis=1)
-    fraction = band.fraction or band.size / len(values)
-    # The slowest of a draw are among these, unless the draw has too few of them.
-    candidates = values >= weighted_quantile(values, weights, 100 * max(0.0, 1 - 2 * fraction))
-    result = np.empty((_DRAWS, len(names)))
-    for draw in range(_DRAWS):
-        drawn = block_indices(len(values), random)
-        limit = fraction * float(weights[drawn].sum())
-        chosen = drawn[candidates[drawn]]
-        if float(weights[chosen].sum()) < limit:
-            chosen = drawn
-        chosen = chosen[np.argsort(-values[chosen])]
-        reached = np.cumsum(weights[chosen])
-        inside = chosen[: int(np.searchsorted(reached, limit * (1 - 1e-9))) + 1]
-        result[draw] = weights[inside] @ segments[inside] / weights[inside].sum()
+    """Return the mean time of each segment over the tail band of each draw."""
+    result = np.zeros((_DRAWS, len(names)))
+    found = bands_of(table, least=band.fraction or 0.0)
+    if found is None:
+        return result
+    drawn = tail_band_draws(
+        found.values_ns,
+        found.segments_ns,
+        found.weights,
+        found.fraction,
+        draws=_DRAWS,
+        random=random,
+    )
+    for at, name in enumerate(names):
+        if name in table.names:
+            result[:, at] = drawn[:, table.names.index(name)]
     return result

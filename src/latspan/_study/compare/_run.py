@@ -20,7 +20,7 @@ import numpy as np
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
-from latspan._study.diagnose import Goal, RequestTable, attribute, units_of
+from latspan._study.diagnose import Goal, RequestTable, bands_of, units_of
 from latspan._study.measurement import answered_models, measured_kind, summarize
 from latspan._study.stats import Sample, effective_size, weighted_quantile
 from latspan._study.table import Table, metric_of, read_table, table_of_records
@@ -253,12 +253,13 @@ class Run:
         """
         if self.table is None or metric not in self.tables:
             return self.bands.get(f"p{percentile:g} {metric}")
-        goal = Goal(metric, percentile, kind=self.kind)
-        found = attribute(units_of(self.table, goal), least=least)
+        units = self.tables[metric].at(percentile)
+        found = bands_of(units, least=least)
         if found is None:
             return None
-        times = {share.name: share.mean_ns for share in found.shares}
-        return Band(found.tail_ns, times, len(found.tail), found.fraction)
+        means = zip(units.names, found.segment_means_ns(found.tail).tolist(), strict=True)
+        times = {name: mean for name, mean in means if mean > 0}
+        return Band(found.mean_ns(found.tail), times, len(found.tail), found.fraction)
 
 
 def run_of(recording: Recording, *, step: int | None = None) -> Run:
@@ -448,11 +449,12 @@ def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Samp
                     known.low[applies], known.high[applies], table.weight[applies]
                 )
     # Segments are compared over the completed requests: one that was left has no later segments.
-    fine = table.completed
-    times = table.segments[_DURATION].times_ns
+    # A mask copies, so a slice is used where it can be.
+    fine = slice(None) if table.completed.all() else table.completed
+    times, weight = table.segments[_DURATION].times_ns[fine], table.weight[fine]
     for index, name in enumerate(table.names):
-        values = times[fine, index]
-        samples[SEGMENT + name] = Sample.between(values, values, table.weight[fine])
+        values = times[:, index]
+        samples[SEGMENT + name] = Sample.between(values, values, weight)
     return samples
 
 

@@ -7,6 +7,7 @@ The package reads records, and knows neither how they came about nor how results
 from __future__ import annotations
 
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
+from latspan._study.diagnose._bands import bands_of
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, diagnose_table
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate
@@ -28,6 +29,7 @@ __all__ = [
     "RequestTable",
     "Share",
     "attribute",
+    "bands_of",
     "budget_rows",
     "calibrate",
     "diagnose",

@@ -3,39 +3,31 @@ Attribution: the share of each segment in the time of the units near a percentil
 
 Each share has a confidence interval. A unit is a request, or a call if the recording has none.
 
-Percentiles of segments do not add up: the requests with the slowest queue are not those with the
-slowest decode. So the time at a percentile is explained by means over the units whose goal metric
-lies in the band around it, the *tail band*. Means add up to the mean of the goal metric there. The
-*typical band* is the middle fifth, p40 to p60; the difference of both is the *excess*.
+A share is the fraction of the mean time in the tail band (:mod:`._bands`). The difference between
+the means of the tail band and of the typical band is the *excess*.
 
-The variation of the shares comes from a bootstrap. Units that follow one another are similar,
-because they meet the same queue, so whole blocks of 25 consecutive units are drawn, and each draw
-has its own band.
-
-Source: Künsch (1989), The jackknife and the bootstrap for general stationary observations.
+The variation of the shares comes from a bootstrap of blocks of consecutive units; each draw has its
+own band.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from latspan._segments import Source
-from latspan._study.diagnose._table import RequestTable, tail_fraction
-from latspan._study.stats import effective_size, weighted_quantile
+from latspan._study.diagnose._bands import bands_of
+from latspan._study.diagnose._table import RequestTable
+from latspan._study.stats import BLOCK, tail_band_draws, weighted_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LEAST_UNITS", "Attribution", "Share", "attribute"]
+__all__ = ["Attribution", "Share", "attribute"]
 
-LEAST_UNITS: Final = 20
-"""Number of units below which nothing is attributed: a p95 needs 20 values."""
-
-_BLOCK: Final = 25
 _DRAWS: Final = 400
 _NORMAL: Final = 1.645
 _QUANTILE: Final = 2.1
@@ -133,7 +125,6 @@ class Attribution:
         is_extended: Whether the tail band contains a larger fraction of the units than the goal's
             percentile requires, because there are few units. Some units of the band are then not
             slow.
-        fraction: Fraction of the units that is in the tail band, by weight.
     """
 
     shares: tuple[Share, ...]
@@ -144,7 +135,6 @@ class Attribution:
     lead: float
     value_ns: float
     is_extended: bool = False
-    fraction: float = 0.0
 
     @property
     def rival(self) -> Share | None:
@@ -157,33 +147,35 @@ class Attribution:
         return sum(share.share for share in self.shares if share.name in names)
 
 
-def attribute(table: RequestTable, *, least: float = 0.0) -> Attribution | None:
+def attribute(table: RequestTable) -> Attribution | None:
     """
     Return the shares of the segments at the goal's percentile.
 
     Failed units have no goal metric. They rank above all others when the percentile is determined,
-    and are not part of a band. Units that were given up are in the tail band if their lower bound
-    is at least the percentile, and otherwise in no band. Each unit counts with its weight.
+    and are not part of a band.
 
     Args:
         table: Units, in the order of their starts.
-        least: Least fraction of the units that is in the tail band, for a comparison with a band of
-            that fraction.
 
     Returns:
         The attribution; ``None`` if fewer than 20 units have a value of the goal metric.
     """
-    usable = np.flatnonzero(~np.isnan(table.value_ns))
-    if len(usable) < LEAST_UNITS:
+    bands = bands_of(table)
+    if bands is None:
         return None
-    values, segments, weights = table.value_ns, table.segments_ns, table.weight
-    size = len(usable)
-    if size < len(table):
-        values, segments, weights = values[usable], segments[usable], weights[usable]
-    in_band = max(tail_fraction(table.goal, effective_size(weights)), 1 / size, least)
-    tail, typical = _bands(values, weights, in_band)
-    shares = _shares(segments[tail], weights[tail])
-    draws = _draws(values, segments, weights, in_band)
+    values, segments, weights = bands.values_ns, bands.segments_ns, bands.weights
+    means, typical = (bands.segment_means_ns(band) for band in (bands.tail, bands.typical))
+    shares = _of_total(means)
+    draws = _of_total(
+        tail_band_draws(
+            values,
+            segments,
+            weights,
+            bands.fraction,
+            draws=_DRAWS if len(values) <= _LARGE else _DRAWS_OF_LARGE,
+            random=np.random.default_rng(_SEED),
+        )
+    )
     deviations = (draws - shares) * _widening(values)
     order: list[int] = np.argsort(-shares, kind="stable").tolist()
     low, high = _intervals(shares, deviations)
@@ -199,8 +191,8 @@ def attribute(table: RequestTable, *, least: float = 0.0) -> Attribution | None:
                 share=float(shares[index]),
                 low=float(low[index]),
                 high=float(high[index]),
-                mean_ns=_mean(segments[tail, index], weights[tail]),
-                typical_ns=_mean(segments[typical, index], weights[typical]),
+                mean_ns=float(means[index]),
+                typical_ns=float(typical[index]),
                 uncertain=float(table.uncertain[index]),
                 source=table.sources.get(table.names[index], Source.MEASURED),
                 independent=(
@@ -212,18 +204,17 @@ def attribute(table: RequestTable, *, least: float = 0.0) -> Attribution | None:
             for index in order
             if shares[index] > 0
         ),
-        tail=usable[tail],
-        typical=usable[typical],
-        tail_ns=_mean(values[tail], weights[tail]),
+        tail=bands.usable[bands.tail],
+        typical=bands.usable[bands.typical],
+        tail_ns=bands.mean_ns(bands.tail),
         typical_ns=(
-            _mean(values[typical], weights[typical])
-            if len(typical)
+            bands.mean_ns(bands.typical)
+            if len(bands.typical)
             else weighted_quantile(values, weights, 50)
         ),
         lead=lead,
         value_ns=_percentile(table),
-        is_extended=in_band > table.goal.tail_fraction,
-        fraction=in_band,
+        is_extended=bands.fraction > table.goal.tail_fraction,
     )
 
 
@@ -232,29 +223,10 @@ def _percentile(table: RequestTable) -> float:
     return weighted_quantile(table.low_ns, table.weight, table.goal.percentile)
 
 
-def _mean(values: NDArray[np.floating[Any]], weights: NDArray[np.float64]) -> float:
-    """Return the weighted mean; 0 without a value."""
-    total = float(weights.sum())
-    return float(values.astype(np.float64) @ weights) / total if total else 0.0
-
-
-def _bands(
-    values: NDArray[np.float64], weights: NDArray[np.float64], fraction: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of the tail band and of the typical band."""
-    order = np.argsort(values, kind="stable")
-    position = np.cumsum(weights[order]) / weights.sum()
-    tail = order[position > 1 - fraction + 1e-12]
-    typical = order[(position > 0.4) & (position <= 0.6)]
-    return tail, typical
-
-
-def _shares(
-    segments: NDArray[np.floating[Any]], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    sums = weights @ segments
-    total = sums.sum()
-    return sums / total if total else sums
+def _of_total(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return times as fractions of their total; all 0 if it is."""
+    totals = times.sum(axis=-1, keepdims=True)
+    return times / np.where(totals == 0, 1.0, totals)
 
 
 def _widening(values: NDArray[np.float64]) -> float:
@@ -267,7 +239,7 @@ def _widening(values: NDArray[np.float64]) -> float:
     Source: Geyer (1992), Practical Markov chain Monte Carlo, initial positive sequence.
     """
     known = _positive_autocorrelation(values)
-    inside = np.clip(1 - np.arange(1, len(known) + 1) / _BLOCK, 0, None)
+    inside = np.clip(1 - np.arange(1, len(known) + 1) / BLOCK, 0, None)
     found, whole = 1 + 2 * float((inside * known).sum()), 1 + 2 * float(known.sum())
     return max(1.0, whole / found) ** 0.5 if found > 0 else 1.0
 
@@ -320,48 +292,3 @@ def _autocorrelation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     spectrum = np.abs(np.fft.rfft(values - values.mean(), padded)) ** 2
     products = np.fft.irfft(spectrum)[: max(3, size // 4)]
     return products / products[0] if products[0] > 0 else np.zeros(len(products))
-
-
-def _draws(
-    values: NDArray[np.float64],
-    segments: NDArray[np.floating[Any]],
-    unit_weights: NDArray[np.float64],
-    fraction: float,
-) -> NDArray[np.float64]:
-    """Return the shares of each bootstrap draw, of shape ``(draws, n_segments)``."""
-    random = np.random.default_rng(_SEED)
-    size = len(values)
-    blocks = max(1, -(-size // _BLOCK))
-    block_of = np.arange(size) // _BLOCK
-    if blocks < 8:
-        # So few blocks would show too little variation, so single units are drawn instead.
-        blocks, block_of = size, np.arange(size)
-    # Sorted once: a draw only changes how often each unit counts. The band of a draw nearly always
-    # lies within the slowest units. So only the slowest units are searched first: one and a half
-    # times the size of the band, and 250 more.
-    order = np.argsort(values, kind="stable")[::-1]
-    block_of, unit_weights = block_of[order], unit_weights[order]
-    sizes = np.bincount(block_of, unit_weights, minlength=blocks)
-    band = int(np.searchsorted(np.cumsum(unit_weights), fraction * float(unit_weights.sum())))
-    reach = min(size, int(1.5 * band) + 10 * _BLOCK)
-    slowest = segments[order[:reach]]
-    draws = _DRAWS if size <= _LARGE else _DRAWS_OF_LARGE
-    result = np.empty((draws, segments.shape[1]))
-    for draw in range(draws):
-        counts = np.bincount(random.integers(0, blocks, blocks), minlength=blocks)
-        limit = fraction * float((counts * sizes).sum())
-        weights = counts[block_of[: len(slowest)]] * unit_weights[: len(slowest)]
-        reached: NDArray[np.float64] = np.cumsum(weights)
-        if reached[-1] < limit:
-            slowest = segments[order]
-            weights = counts[block_of] * unit_weights
-            reached = np.cumsum(weights)
-        # The band ends inside the last unit, which counts in part.
-        inside = int((reached < limit).sum()) + 1
-        in_band = weights[:inside].copy()
-        if inside <= size:
-            in_band[-1] -= max(reached[inside - 1] - limit, 0.0)
-        sums = in_band @ slowest[:inside]
-        total = sums.sum()
-        result[draw] = sums / total if total else sums
-    return result

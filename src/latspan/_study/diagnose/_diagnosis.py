@@ -13,7 +13,8 @@ from latspan._censoring import Bounds
 from latspan._drawing import count, percent
 from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
-from latspan._study.diagnose._attribution import LEAST_UNITS, Attribution, Share, attribute
+from latspan._study.diagnose._attribution import Attribution, Share, attribute
+from latspan._study.diagnose._bands import LEAST_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
 from latspan._study.diagnose._finding import Finding, milliseconds

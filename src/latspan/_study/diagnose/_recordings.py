@@ -78,7 +78,7 @@ def diagnose_recording(
             )
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
-    every = read_table(recording, tuple(metrics), kind=goal.kind, beside=beside)
+    every = read_table(recording, tuple(metrics), kind=goal.kind, gaps=True, beside=beside)
     calibrated: Calibration | None = None
     if calibration is not None:
         alone = read_table(calibration, (CALIBRATING.metric,))

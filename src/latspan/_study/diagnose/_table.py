@@ -72,7 +72,7 @@ class RequestTable:
     value_ns: NDArray[np.float64]
     weight: NDArray[np.float64]
     start_ns: NDArray[np.int64]
-    duration_ns: NDArray[np.float64]
+    duration_ns: NDArray[np.int64]
     names: tuple[str, ...]
     segments_ns: NDArray[np.floating[Any]]
     uncertain: NDArray[np.float64]
@@ -114,6 +114,12 @@ class RequestTable:
             return self.numbers[name]
         return np.full(len(self), nan)
 
+    def at(self, percentile: float) -> RequestTable:
+        """Return the same units for another percentile of the goal metric."""
+        goal = replace(self.goal, percentile=percentile)
+        value_ns = _values(self.low_ns, self.high_ns, self.weight, goal)
+        return replace(self, goal=goal, value_ns=value_ns)
+
     def rows(self, mask: NDArray[np.bool_]) -> RequestTable:
         """Return the table of some rows."""
         return replace(
@@ -140,7 +146,7 @@ def table_of(records: Iterable[RequestRecord], goal: Goal) -> RequestTable:
         records: Records of any kind and in any order.
         goal: The goal. Without a kind, the units are requests if there are any.
     """
-    table = table_of_records(records, (goal.metric,), kind=goal.kind)
+    table = table_of_records(records, (goal.metric,), kind=goal.kind, gaps=True)
     return units_of(table.rows(table.measured()), goal)
 
 
@@ -172,7 +178,7 @@ def units_of(table: Table, goal: Goal) -> RequestTable:
         value_ns=_values(low, high, units.weight, goal),
         weight=units.weight,
         start_ns=units.start_ns,
-        duration_ns=units.duration_ns.astype(np.float64),
+        duration_ns=units.duration_ns,
         names=units.names,
         segments_ns=segments.times_ns,
         uncertain=np.nan_to_num(uncertain),

@@ -29,7 +29,7 @@ from latspan._study.stats._verdict import (
 
 if TYPE_CHECKING:
     from latspan._study.stats._beta import student_tail
-    from latspan._study.stats._bootstrap import RatioInterval, block_indices, bootstrap_ratio
+    from latspan._study.stats._bootstrap import BLOCK, RatioInterval, block_indices, bootstrap_ratio
     from latspan._study.stats._quantiles import Sample, needed_to_compare
     from latspan._study.stats._runs import (
         RunTest,
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
         permutation,
         runs_needed,
     )
+    from latspan._study.stats._tail_band import tail_band_draws
     from latspan._study.stats._weighted import effective_size, weighted_quantile
 
 __all__ = [
+    "BLOCK",
     "Interval",
     "RatioInterval",
     "RunTest",
@@ -63,6 +65,7 @@ __all__ = [
     "requests_needed",
     "runs_needed",
     "student_tail",
+    "tail_band_draws",
     "target_verdict",
     "target_verdict_of_weights",
     "values_needed_for_interval",
@@ -72,6 +75,7 @@ __all__ = [
 ]
 
 _NEED_NUMPY: Final = {
+    "BLOCK": "_bootstrap",
     "RatioInterval": "_bootstrap",
     "RunTest": "_runs",
     "Sample": "_quantiles",
@@ -84,6 +88,7 @@ _NEED_NUMPY: Final = {
     "permutation": "_runs",
     "runs_needed": "_runs",
     "student_tail": "_beta",
+    "tail_band_draws": "_tail_band",
     "weighted_quantile": "_weighted",
 }
 

@@ -30,12 +30,12 @@ from latspan._study.stats._quantiles import Sample, resampled_quantiles
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "RatioInterval", "block_indices", "bootstrap_ratio"]
+__all__ = ["BLOCK", "MIN_BLOCKS", "RatioInterval", "block_indices", "bootstrap_ratio"]
 
 BLOCK: Final = 25
 """Number of consecutive requests that are drawn together."""
 
-_LEAST_BLOCKS: Final = 8
+MIN_BLOCKS: Final = 8
 """Number of blocks below which requests are drawn one by one: too few blocks vary too little."""
 _DRAWS: Final = 400
 _SEED: Final = 20_240
@@ -66,7 +66,7 @@ def block_indices(size: int, random: np.random.Generator) -> NDArray[np.int64]:
         size: Number of requests in the order of their starts, at least 1.
         random: Source of randomness.
     """
-    if size < _LEAST_BLOCKS * BLOCK:
+    if size < MIN_BLOCKS * BLOCK:
         return random.integers(0, size, size)
     blocks = -(-size // BLOCK)
     starts = random.integers(0, size - BLOCK + 1, blocks)
@@ -129,7 +129,7 @@ def _ends(logs: NDArray[np.float64], tail: float) -> tuple[float, float]:
 
 def _parts_of(sample: Sample) -> int:
     """Return the number of blocks, or of requests, that are drawn together."""
-    if sample.ordered is None or sample.count < _LEAST_BLOCKS * BLOCK:
+    if sample.ordered is None or sample.count < MIN_BLOCKS * BLOCK:
         return sample.count
     return -(-sample.count // BLOCK)
 

@@ -163,6 +163,8 @@ class Sample:
 
         def end(values: NDArray[np.floating[Any]]) -> Self:
             finite = np.isfinite(values)
+            if not is_weighted and finite.all():
+                return cls.of(values)
             if not is_weighted:
                 return cls.of(values[finite], int((~finite).sum()))
             return cls.of(values[finite], 0, weights[finite], failed_weights=weights[~finite])

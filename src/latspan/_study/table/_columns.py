@@ -130,6 +130,7 @@ class Columns:
         kind: The kind.
         until: Metrics up to which the time of each segment is summed.
         attributes: Further attributes to keep, whatever the number of their values.
+        gaps: Whether the median gap of each stream and its stalled time are kept.
         only: Metrics to keep, without facts, segments and other attributes; ``None`` to keep all.
     """
 
@@ -139,6 +140,7 @@ class Columns:
         until: Sequence[str] = (),
         attributes: Collection[str] = (),
         *,
+        gaps: bool = False,
         only: Collection[str] | None = None,
     ) -> None:
         self.kind: Final = kind
@@ -147,6 +149,7 @@ class Columns:
         self.until: Final = tuple(until)
         """Metrics up to which the time of each segment is summed."""
         self._attributes = frozenset(attributes)
+        self._gaps = gaps
         self._only = None if only is None else FIRST_WAITS.union(only)
         self._columns: dict[str, GrowingArray] = {}
         self.groups: Final[dict[str, Groups]] = {}
@@ -165,7 +168,7 @@ class Columns:
         """
         chunk = Chunk(rows, file, self.segment_names)
         if self._only is None:
-            chunk.fill(self.until, self._attributes)
+            chunk.fill(self.until, self._attributes, gaps=self._gaps)
         else:
             chunk.fill_only(self._only, self._attributes)
         for name, values in chunk.texts.items():
@@ -267,8 +270,8 @@ class Chunk:
         self._details: list[Mapping[str, Any]] = [row.get("details", _NONE) for row in rows]
         self._given: list[Mapping[str, Any]] = [row.get("attributes", _NONE) for row in rows]
 
-    def fill(self, until: Sequence[str], attributes: Collection[str]) -> None:
-        """Fill the columns."""
+    def fill(self, until: Sequence[str], attributes: Collection[str], *, gaps: bool) -> None:
+        """Fill the columns; see :class:`Columns`."""
         self._fill_fields()
         for name, key in (("scope_id", "id"), ("parent_id", "parent")):
             numbers = np.array([row.get(key, 0) for row in self._rows], np.int64)
@@ -276,7 +279,11 @@ class Chunk:
         self._fill_load()
         self._fill_metrics(_METRICS)
         self._fill_numbers()
-        self._fill_gaps()
+        streams: list[Sequence[int]] = [row.get("chunk_gaps_ns") or () for row in self._rows]
+        if any(streams):
+            self.columns["chunks"] = np.array([len(each) + 1 for each in streams], np.float64)
+            if gaps:
+                self._fill_gaps(streams)
         self._fill_segments(until)
         self.columns["streamed"] = self._streamed()
         self.texts.update(self._texts(attributes))
@@ -341,18 +348,8 @@ class Chunk:
             counts = np.array([each.get(name) for each in tokens], np.float64)
             if not np.isnan(counts).all():
                 self.columns[f"{name}_tokens"] = counts
-        marks: list[Mapping[str, Any]] = [row.get("marks_ns", _NONE) for row in self._rows]
-        if any("headers" in each for each in marks):
-            until = [
-                each["headers"] - each["sent"] if "headers" in each and "sent" in each else None
-                for each in marks
-            ]
-            self.columns["until_headers"] = np.array(until, np.float64)
 
-    def _fill_gaps(self) -> None:
-        gaps: list[Sequence[int]] = [row.get("chunk_gaps_ns") or () for row in self._rows]
-        if not any(gaps):
-            return
+    def _fill_gaps(self, gaps: Sequence[Sequence[int]]) -> None:
         medians, stalled = [nan] * len(gaps), [nan] * len(gaps)
         for at, each in enumerate(gaps):
             if len(each) > 1:
@@ -368,7 +365,6 @@ class Chunk:
                     medians[at], stalled[at] = _median_and_stalled(sorted(measured))
         self.columns["chunk_gap_median"] = np.array(medians, np.float64)
         self.columns["stalled"] = np.array(stalled, np.float64)
-        self.columns["chunks"] = np.array([len(each) + 1 for each in gaps], np.float64)
 
     def _fill_segments(self, until: Sequence[str]) -> None:
         listed: list[Sequence[Sequence[Any]]] = [row["segments"] for row in self._rows]
@@ -392,11 +388,6 @@ class Chunk:
         reported[row[source == _SOURCE_CODES[Source.SERVER_REPORTED.value]]] = True
         self.columns["is_reported"] = reported
         duration_ns = self.columns["duration_ns"]
-        decode = self._names.get(SegmentName.DECODE.value, -1)
-        inside = place == decode
-        self.columns["decode_ns"] = np.bincount(
-            row[inside], (end - begin)[inside].astype(np.float64), size
-        )
         for metric in until:
             limit = duration_ns.astype(np.float64)
             if metric != "duration" and metric in self.columns:

@@ -72,6 +72,7 @@ def read_table(
     *,
     kind: Kind | None = None,
     attributes: Collection[str] = (),
+    gaps: bool = False,
     beside: SnapshotReader | None = None,
 ) -> Table:
     """
@@ -83,12 +84,14 @@ def read_table(
         kind: Kind of the units. If not given, use the requests that have calls or are those of a
             client if any exist, else the served requests, else the calls.
         attributes: Attributes to keep, whatever the number of their values.
+        gaps: Whether the median gap of each stream and its stalled time are kept, which only rules
+            of a diagnosis need.
         beside: Reader of a snapshot that gets the same lines.
 
     Raises:
         RecordingError: A file cannot be read.
     """
-    reader = TableReader(until, kind=kind, attributes=attributes)
+    reader = TableReader(until, kind=kind, attributes=attributes, gaps=gaps)
     read_rows(recording, reader, beside)
     return reader.table()
 
@@ -118,6 +121,8 @@ def read_rows(recording: Recording, reader: Rows, beside: SnapshotReader | None 
             reader.add(chunk.rows, chunk.file)
             if beside is not None:
                 beside.add(chunk)
+            # Its memory is used again for the next chunk, while it is in the processor's caches.
+            del chunk
 
 
 def rows_of_records(records: Iterable[RequestRecord], reader: Rows) -> None:
@@ -138,6 +143,7 @@ def table_of_records(
     until: Sequence[str] = ("duration",),
     *,
     kind: Kind | None = None,
+    gaps: bool = False,
 ) -> Table:
     """
     Return the units of records in memory; see :func:`read_table`.
@@ -146,8 +152,9 @@ def table_of_records(
         records: The records, read once; scopes have distinct numbers.
         until: Metrics up to which the time of each segment is summed.
         kind: Kind of the units.
+        gaps: Whether the median gap of each stream and its stalled time are kept.
     """
-    reader = TableReader(until, kind=kind)
+    reader = TableReader(until, kind=kind, gaps=gaps)
     rows_of_records(records, reader)
     return reader.table()
 
@@ -160,6 +167,7 @@ class TableReader:
         until: Metrics up to which the time of each segment is summed.
         kind: Kind of the units; see :func:`read_table`.
         attributes: Attributes to keep, whatever the number of their values.
+        gaps: Whether the median gap of each stream and its stalled time are kept.
     """
 
     def __init__(
@@ -168,12 +176,13 @@ class TableReader:
         *,
         kind: Kind | None = None,
         attributes: Collection[str] = (),
+        gaps: bool = False,
     ) -> None:
         self._until = tuple(until)
         self._kind = kind
         kinds = (Kind.REQUEST, Kind.CALL) if kind in (None, Kind.REQUEST) else (kind,)
         self._columns = {
-            each: Columns(each, [metric_of(name, each) for name in until], attributes)
+            each: Columns(each, [metric_of(name, each) for name in until], attributes, gaps=gaps)
             for each in kinds
         }
         self._scopes: list[NDArray[np.int64]] = []

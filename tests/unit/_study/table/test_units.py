@@ -51,7 +51,7 @@ def _assert_equal(one: RequestTable, other: RequestTable) -> None:
 def test_two_goals_have_the_tables_that_each_has_alone() -> None:
     """Units without the metric of one goal are left out of its table only."""
     records = _records()
-    table = table_of_records(records, [goal.metric for goal in _GOALS])
+    table = table_of_records(records, [goal.metric for goal in _GOALS], gaps=True)
 
     tables = [units_of(table, goal) for goal in _GOALS]
 
