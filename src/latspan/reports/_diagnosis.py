@@ -31,7 +31,8 @@ class DiagnosisReport(Printable):
 
     Args:
         diagnosis: Conclusion, shares, cause, evidence and lever.
-        is_brief: Whether to show only the sentence, the evidence and the lever.
+        is_brief: Whether to show only the sentence, the evidence, the lever, and how many units
+            were given up.
     """
 
     diagnosis: Diagnosis
@@ -65,8 +66,11 @@ class DiagnosisReport(Printable):
                 )
             yield prose(f"Try: {finding.lever}.", options, style="bold")
             yield prose(f"It would be refuted if {finding.refuted_by}.", options, style=FAINT)
-        # The report that a brief diagnosis follows has the same notes.
-        for note in () if self.is_brief else diagnosis.notes:
+        # The report that a brief diagnosis follows has the notes on the recording.
+        known = diagnosis.remarks
+        if self.is_brief:
+            known = (diagnosis.given_up,) if diagnosis.given_up else ()
+        for note in known:
             yield prose(note, options, style=FAINT)
 
 

@@ -79,7 +79,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
             }
             for row in diagnosis.budget
         ],
-        "notes": list(diagnosis.notes),
+        "notes": list(diagnosis.remarks),
     }
 
 
@@ -110,7 +110,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
                 f" {percent(share.low)} to {percent(share.high)} |"
             )
         yield ""
-    for note in diagnosis.notes:
+    for note in diagnosis.remarks:
         yield f"_{escaped(note)}_"
         yield ""
 

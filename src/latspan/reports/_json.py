@@ -1,8 +1,8 @@
 """
-JSON document of ``latspan demo --json``, schema ``latspan.demo/1``.
+JSON document of ``latspan report --json`` and ``latspan demo --json``, ``latspan.demo/1``.
 
 Times of segments are integer nanoseconds, metrics are seconds. A number is ``null`` if it is
-undefined or has too few values.
+undefined, has too few values, or depends on values of requests that were given up or failed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Final
 
 from latspan._metrics import LATENCY_METRICS, Metric
 from latspan._recording import Distribution, RequestRecord, Snapshot
-from latspan._segments import Kind
 from latspan._units import TimeUnit, in_metric_unit, to_seconds
-from latspan.reports._group import calls_in
-from latspan.reports._slow import Slowest, sentence, slowest_tenth
+from latspan.reports._group import Group, calls_in, requests_in, served_in
+from latspan.reports._slow import sentence, slowest_tenth
 
 __all__ = ["DEMO_SCHEMA", "demo_document"]
 
@@ -29,20 +28,29 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
     """
     Return the calls of a snapshot and their summary as plain data, ready for ``json.dumps``.
 
+    Without calls, they are the requests that the application opened, or else those that it served.
+
     Args:
         snapshot: Recorded data, with its records kept.
     """
-    calls = calls_in(snapshot).records
+    calls = calls_in(snapshot)
+    others = (requests_in(snapshot), served_in(snapshot))
+    group = next((each for each in (calls, *others) if each.total), calls)
     return {
         "schema": DEMO_SCHEMA,
-        "requests": [_request(call) for call in calls],
+        "kind": group.kind.value,
+        "requests": [_request(record) for record in group.records],
         "summary": {
-            "segments": _segments(snapshot, slowest_tenth(calls)),
+            "segments": _segments(group),
             "metrics": {
-                metric.name: _metric(snapshot.metric(metric.name, kind=Kind.CALL), metric)
+                metric.name: _metric(group.snapshot.metric(metric.name, kind=group.kind), metric)
                 for metric in LATENCY_METRICS.values()
             },
-            "sentence": sentence(calls, "call"),
+            "sentence": sentence(
+                group.records,
+                group.noun,
+                own_code_unattributed=group.has_own_unattributed_time,
+            ),
         },
     }
 
@@ -79,10 +87,11 @@ def _single_value(call: RequestRecord, metric: Metric) -> float | None:
     return in_metric_unit(value.value, metric.unit)
 
 
-def _segments(snapshot: Snapshot, slowest: Slowest) -> list[dict[str, object]]:
+def _segments(group: Group) -> list[dict[str, object]]:
+    slowest = slowest_tenth(group.records)
     rows: list[dict[str, object]] = []
-    for name in snapshot.segments():
-        values = snapshot.segment(name, kind=Kind.CALL)
+    for name in group.snapshot.segments():
+        values = group.snapshot.segment(name, kind=group.kind)
         if values.count():
             row: dict[str, object] = {"name": name, "n": values.count()}
             for key, value in zip(
@@ -96,7 +105,12 @@ def _segments(snapshot: Snapshot, slowest: Slowest) -> list[dict[str, object]]:
 def _metric(values: Distribution, metric: Metric) -> dict[str, object]:
     unit: TimeUnit = "s" if metric.unit == "s" else "ns"
     percentiles = zip(("p50", "p95", "p99"), _known(values, unit), strict=True)
-    return {"n": values.count(), **dict(percentiles)}
+    return {
+        "n": values.count(),
+        "failed": values.failed(),
+        "cut": values.cut(),
+        **dict(percentiles),
+    }
 
 
 def _known(values: Distribution, unit: TimeUnit) -> Sequence[float | None]:

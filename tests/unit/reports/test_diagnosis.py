@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,12 +61,14 @@ def test_a_console_without_unicode_gets_ascii() -> None:
 
 
 def test_a_brief_one_has_no_table_and_no_notes() -> None:
-    """It stands below a report, which has both."""
-    text = drawn(DiagnosisReport(diagnosis(), is_brief=True))
+    """It stands below a report, which has both; only the diagnosis knows which calls are slow."""
+    found = replace(diagnosis(), given_up="20 of 400 calls were given up.")
+    text = drawn(DiagnosisReport(found, is_brief=True))
 
     assert "90 % interval" not in text
     assert "note" not in text
     assert "Try: " in text
+    assert "20 of 400 calls were given up." in text
 
 
 def test_overruns_of_a_budget_come_first() -> None:

@@ -22,10 +22,11 @@ def test_the_document_of_one_unstreamed_call(
     only = call(
         [("send", 1, Source.MEASURED), ("server_wait", 99, Source.UNKNOWN)], outcome=Outcome.ERROR
     )
-    too_few = {"p50": None, "p95": None, "p99": None}
+    failed = {"failed": 1, "cut": 0, "p50": None, "p95": None, "p99": None}
 
     assert {
         "schema": "latspan.demo/1",
+        "kind": "call",
         "requests": [
             {
                 "duration_ns": 100_000_000,
@@ -76,18 +77,18 @@ def test_the_document_of_one_unstreamed_call(
                 },
             ],
             "metrics": {
-                "duration": {"n": 1, **too_few},
-                "time_to_first_chunk": {"n": 0, **too_few},
-                "time_to_first_token": {"n": 0, **too_few},
-                "time_to_first_visible_token": {"n": 0, **too_few},
-                "time_per_output_token": {"n": 0, **too_few},
-                "chunk_gap": {"n": 0, **too_few},
-                "chunk_gap_max": {"n": 0, **too_few},
-                "stall_count": {"n": 0, **too_few},
-                "stall_duration": {"n": 0, **too_few},
-                "stall_ratio": {"n": 0, **too_few},
-                "fluidity": {"n": 0, **too_few},
-                "buffer_needed": {"n": 0, **too_few},
+                "duration": {"n": 1, **failed},
+                "time_to_first_chunk": {"n": 0, **failed},
+                "time_to_first_token": {"n": 0, **failed},
+                "time_to_first_visible_token": {"n": 0, **failed},
+                "time_per_output_token": {"n": 0, **failed},
+                "chunk_gap": {"n": 0, **failed, "failed": 0},
+                "chunk_gap_max": {"n": 0, **failed},
+                "stall_count": {"n": 0, **failed},
+                "stall_duration": {"n": 0, **failed},
+                "stall_ratio": {"n": 0, **failed},
+                "fluidity": {"n": 0, **failed},
+                "buffer_needed": {"n": 0, **failed},
             },
             "sentence": "The only call spent 99 % of its time in server_wait (waiting for the"
             " server, which reports no times; unknown) (it ended as error).",
@@ -128,6 +129,8 @@ def test_ratios_are_written_as_ratios(
     assert stalled["buffer_needed"] == 0
     assert summary["stall_ratio"] == {
         "n": 40,
+        "failed": 0,
+        "cut": 0,
         "p50": 0,
         "p95": pytest.approx(0.24 / 1.1, rel=1e-3),
         "p99": None,
@@ -148,3 +151,27 @@ def test_pieces_of_a_segment_are_summed_and_shares_add_up_to_one(
     }
     shares = [row["slow_share"] for row in json.loads(json.dumps(document))["summary"]["segments"]]
     assert abs(1 - sum(shares)) < 1e-9
+
+
+def test_requests_without_calls_are_those_of_the_document(
+    call: Callable[..., RequestRecord], snapshot_of: TakeSnapshot
+) -> None:
+    """As in the tables of the report, of which the document is the same for a script."""
+    pieces = [("retrieve", 3, Source.MEASURED), ("unattributed", 1, Source.UNKNOWN)]
+    outcomes = [Outcome.CANCELLED, *[Outcome.COMPLETED] * 19]
+    requests = [call(pieces, kind=Kind.REQUEST, outcome=outcome) for outcome in outcomes]
+
+    document = json.loads(json.dumps(demo_document(snapshot_of(requests)), allow_nan=False))
+
+    assert document["kind"] == "request"
+    assert len(document["requests"]) == 20
+    assert {row["name"] for row in document["summary"]["segments"]} == {"retrieve", "unattributed"}
+    assert document["summary"]["metrics"]["duration"] == {
+        "n": 20,
+        "failed": 0,
+        "cut": 1,
+        "p50": pytest.approx(0.004, rel=1e-3),
+        "p95": pytest.approx(0.004, rel=1e-3),
+        "p99": None,
+    }
+    assert "retrieve" in document["summary"]["sentence"]

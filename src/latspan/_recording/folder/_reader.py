@@ -182,7 +182,8 @@ class Recording:
         """
         from latspan._recording.folder._columns import columns
 
-        return columns(self._rows(kind), names)
+        with without_collections():
+            return columns(self._rows(kind), names)
 
     def _rows(self, kind: Kind | str | None) -> Iterator[Mapping[str, Any]]:
         """Yield the lines of a kind as mappings, which takes half the time of records."""

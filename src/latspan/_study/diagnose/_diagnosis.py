@@ -81,6 +81,7 @@ class Diagnosis:
         target: Verdict on the goal's limit; ``None`` without a limit.
         budget: Components with their limits, largest overrun first; empty without a budget.
         notes: What a reader must know about the data, one sentence each.
+        given_up: Sentence on the units that were given up; empty if there are none.
     """
 
     goal: Goal
@@ -96,6 +97,7 @@ class Diagnosis:
     notes: tuple[str, ...] = field(default=())
     cut: int = 0
     value_ns: Bounds | None = None
+    given_up: str = ""
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -106,6 +108,11 @@ class Diagnosis:
     def runner_up(self) -> Share | None:
         """The segment with the second largest share."""
         return self.shares[1] if len(self.shares) > 1 else None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and before them the sentence on the units that were given up, if any."""
+        return (self.given_up, *self.notes) if self.given_up else self.notes
 
 
 def diagnose(
@@ -178,7 +185,7 @@ def diagnose_table(
     facts = None
     if attribution is not None and attribution.shares:
         facts = Facts(table, attribution, calibration, stable_tokens)
-    lacking = tuple(_lacking(table, noun))
+    lacking, given_up = tuple(_lacking(table, noun)), _given_up(table, noun)
 
     def result(conclusion: Conclusion, sentence: str, finding: Finding | None = None) -> Diagnosis:
         return Diagnosis(
@@ -197,6 +204,7 @@ def diagnose_table(
             if budget is None or facts is None
             else budget_rows(budget, facts.attribution, table.kinds),
             notes=(*notes, *lacking),
+            given_up=given_up,
         )
 
     if invalid is not None:
@@ -330,13 +338,6 @@ def _too_few(table: RequestTable, noun: str) -> str:
 def _lacking(table: RequestTable, noun: str) -> Iterable[str]:
     if table.left_out and len(table):
         yield f"{table.left_out:,} {noun} do not have the metric {table.goal.metric}."
-    given_up = table.cut
-    if given_up.any():
-        slow = given_up & ~np.isnan(table.value_ns)
-        text = f"{table.count(given_up):,} of {table.count(given_up | True):,} {noun} were given up"
-        if slow.any():
-            text += f"; {table.count(slow):,} of them had waited long enough to count as slow"
-        yield f"{text}."
     estimated = [
         name
         for name, fraction in zip(table.names, table.uncertain, strict=True)
@@ -349,3 +350,14 @@ def _lacking(table: RequestTable, noun: str) -> Iterable[str]:
             "No server reports its times, so queue and prefill cannot be separated without a"
             " calibration at concurrency 1."
         )
+
+
+def _given_up(table: RequestTable, noun: str) -> str:
+    given_up = table.cut
+    if not given_up.any():
+        return ""
+    slow = given_up & ~np.isnan(table.value_ns)
+    text = f"{table.count(given_up):,} of {table.count(given_up | True):,} {noun} were given up"
+    if slow.any():
+        text += f"; {table.count(slow):,} of them had waited long enough to count as slow"
+    return f"{text}."
