@@ -15,7 +15,7 @@ import numpy as np
 
 from latspan._study.compare._run import Band, Run
 from latspan._study.diagnose import RequestTable, bands_of
-from latspan._study.stats import compare_runs, holm, tail_band_draws
+from latspan._study.stats import compare_runs, holm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -216,14 +216,7 @@ def _draws(
     found = bands_of(table, least=band.fraction or 0.0)
     if found is None:
         return result
-    drawn = tail_band_draws(
-        found.values_ns,
-        found.segments_ns,
-        found.weights,
-        found.fraction,
-        draws=_DRAWS,
-        random=random,
-    )
+    drawn = found.draws(_DRAWS, random)
     for at, name in enumerate(names):
         if name in table.names:
             result[:, at] = drawn[:, table.names.index(name)]

@@ -21,7 +21,7 @@ import numpy as np
 from latspan._segments import Source
 from latspan._study.diagnose._bands import bands_of
 from latspan._study.diagnose._table import RequestTable
-from latspan._study.stats import BLOCK, tail_band_draws, weighted_quantile
+from latspan._study.stats import BLOCK, weighted_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,19 +163,11 @@ def attribute(table: RequestTable) -> Attribution | None:
     bands = bands_of(table)
     if bands is None:
         return None
-    values, segments, weights = bands.values_ns, bands.segments_ns, bands.weights
+    values, weights = bands.values_ns, bands.weights
     means, typical = (bands.segment_means_ns(band) for band in (bands.tail, bands.typical))
     shares = _of_total(means)
-    draws = _of_total(
-        tail_band_draws(
-            values,
-            segments,
-            weights,
-            bands.fraction,
-            draws=_DRAWS if len(values) <= _LARGE else _DRAWS_OF_LARGE,
-            random=np.random.default_rng(_SEED),
-        )
-    )
+    number = _DRAWS if len(values) <= _LARGE else _DRAWS_OF_LARGE
+    draws = _of_total(bands.draws(number, np.random.default_rng(_SEED)))
     deviations = (draws - shares) * _widening(values)
     order: list[int] = np.argsort(-shares, kind="stable").tolist()
     low, high = _intervals(shares, deviations)
@@ -196,7 +188,7 @@ def attribute(table: RequestTable) -> Attribution | None:
                 uncertain=float(table.uncertain[index]),
                 source=table.sources.get(table.names[index], Source.MEASURED),
                 independent=(
-                    _independent(segments[:, index].astype(np.float64))
+                    _independent(table.segments_ns[bands.usable, index].astype(np.float64))
                     if shares[index] >= _MIN_RIVAL
                     else math.inf
                 ),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._study.diagnose._table import RequestTable, tail_fraction
-from latspan._study.stats import effective_size
+from latspan._study.stats import effective_size, tail_band_draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,18 +32,18 @@ class Bands:
     The units that have a value of the goal metric, and which of them are in a band.
 
     Args:
-        usable: Indices of these units in the table; shape ``(n,)``.
+        table: Table of all units.
+        usable: Rows of the units with a value in the table; shape ``(n,)``.
         values_ns: Goal metric of each; shape ``(n,)``.
-        segments_ns: Time of each segment up to the goal metric; shape ``(n, segments)``.
         weights: Number of requests that each stands for; shape ``(n,)``.
         tail: Places of the units of the tail band among them.
         typical: Places of the units of the typical band among them.
         fraction: Fraction of the units that is in the tail band, by weight.
     """
 
+    table: RequestTable
     usable: NDArray[np.int64]
     values_ns: NDArray[np.float64]
-    segments_ns: NDArray[np.floating[Any]]
     weights: NDArray[np.float64]
     tail: NDArray[np.int64]
     typical: NDArray[np.int64]
@@ -55,7 +55,28 @@ class Bands:
 
     def segment_means_ns(self, band: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the mean time of each segment in a band, as above; shape ``(segments,)``."""
-        return self._weighed(self.segments_ns[band].astype(np.float64), band)
+        return self._weighed(self.table.segments_ns[self.usable[band]].astype(np.float64), band)
+
+    def draws(self, number: int, random: np.random.Generator) -> NDArray[np.float64]:
+        """
+        Return the mean time of each segment over the tail band of bootstrap draws.
+
+        Args:
+            number: Number of draws.
+            random: Source of randomness.
+
+        Returns:
+            Nanoseconds; shape ``(number, segments)``.
+        """
+        return tail_band_draws(
+            self.values_ns,
+            self.weights,
+            self.fraction,
+            times=self.table.segments_ns,
+            rows=self.usable,
+            draws=number,
+            random=random,
+        )
 
     def _weighed(self, times: NDArray[np.float64], band: NDArray[np.int64]) -> Any:
         weights = self.weights[band]
@@ -82,16 +103,16 @@ def bands_of(table: RequestTable, *, least: float = 0.0) -> Bands | None:
     size = len(usable)
     if size < LEAST_UNITS:
         return None
-    values, segments, weights = table.value_ns, table.segments_ns, table.weight
+    values, weights = table.value_ns, table.weight
     if size < len(table):
-        values, segments, weights = values[usable], segments[usable], weights[usable]
+        values, weights = values[usable], weights[usable]
     fraction = max(tail_fraction(table.goal, effective_size(weights)), 1 / size, least)
     order = np.argsort(values, kind="stable")
     position = np.cumsum(weights[order]) / weights.sum()
     return Bands(
+        table=table,
         usable=usable,
         values_ns=values,
-        segments_ns=segments,
         weights=weights,
         tail=order[position > 1 - fraction + 1e-12],
         typical=order[(position > 0.4) & (position <= 0.6)],

@@ -116,6 +116,8 @@ class RequestTable:
 
     def at(self, percentile: float) -> RequestTable:
         """Return the same units for another percentile of the goal metric."""
+        if percentile == self.goal.percentile:
+            return self
         goal = replace(self.goal, percentile=percentile)
         value_ns = _values(self.low_ns, self.high_ns, self.weight, goal)
         return replace(self, goal=goal, value_ns=value_ns)

@@ -101,7 +101,7 @@ class Sample:
     """
 
     values: NDArray[np.floating[Any]]
-    counts: NDArray[np.int64] | NDArray[np.float64]
+    counts: NDArray[np.signedinteger[Any]] | NDArray[np.float64]
     failed: float = 0
     ordered: NDArray[np.floating[Any]] | None = None
     weights: NDArray[np.float64] | None = None
@@ -130,8 +130,8 @@ class Sample:
             values, counts = np.unique(ordered, return_counts=True)
             if len(values) == len(ordered):
                 # One number that is read at each place: a large sample keeps no array of ones.
-                counts = np.broadcast_to(np.int64(1), len(values))
-            return cls(values, counts.astype(np.int64, copy=False), failed, ordered)
+                counts = np.broadcast_to(np.int32(1), len(values))
+            return cls(values, counts.astype(np.int32, copy=False), failed, ordered)
         values, places = np.unique(ordered, return_inverse=True)
         summed = np.bincount(places, weights, len(values))
         every = np.concatenate([weights, failed_weights])

@@ -23,10 +23,11 @@ __all__ = ["tail_band_draws"]
 
 def tail_band_draws(
     values: NDArray[np.float64],
-    times: NDArray[np.floating[Any]],
     weights: NDArray[np.float64],
     fraction: float,
     *,
+    times: NDArray[np.floating[Any]],
+    rows: NDArray[np.int64],
     draws: int,
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
@@ -35,37 +36,37 @@ def tail_band_draws(
 
     Args:
         values: What the requests are ranked by, in the order of their starts; shape ``(n,)``.
-        times: Their times, for example of each segment; shape ``(n, n_times)``.
         weights: Number of requests that each stands for; shape ``(n,)``.
         fraction: Fraction of the requests that is in the band, in (0, 1].
+        times: Their times, for example of each segment; shape ``(n_rows, n_times)``.
+        rows: Row of the times of each request; shape ``(n,)``.
         draws: Number of draws.
         random: Source of randomness.
 
     Returns:
         Means in the unit of the times; shape ``(draws, n_times)``.
     """
-    size = len(values)
-    blocks = max(1, -(-size // BLOCK))
-    block_of = np.arange(size) // BLOCK
-    if blocks < MIN_BLOCKS:
-        blocks, block_of = size, np.arange(size)
+    size, per_block = len(values), BLOCK
+    if -(-size // BLOCK) < MIN_BLOCKS:
+        per_block = 1
     # Sorted once: a draw only changes how often each request counts. The band of a draw nearly
     # always lies within the slowest requests. So only the slowest requests are searched first: one
     # and a half times the size of the band, and 250 more.
     order = np.argsort(values, kind="stable")[::-1]
-    block_of, weights = block_of[order], weights[order]
-    sizes = np.bincount(block_of, weights, minlength=blocks)
-    band = int(np.searchsorted(np.cumsum(weights), fraction * float(weights.sum())))
-    slowest = times[order[: min(size, int(1.5 * band) + 10 * BLOCK)]]
+    sizes = np.add.reduceat(weights, np.arange(0, size, per_block))
+    blocks = len(sizes)
+    band = int(np.searchsorted(np.cumsum(weights[order]), fraction * float(weights.sum())))
+    searched = order[: min(size, int(1.5 * band) + 10 * BLOCK)]
+    block_of, own, slowest = searched // per_block, weights[searched], times[rows[searched]]
     result = np.empty((draws, times.shape[1]))
     for draw in range(draws):
         counts = np.bincount(random.integers(0, blocks, blocks), minlength=blocks)
         limit = fraction * float((counts * sizes).sum())
-        drawn = counts[block_of[: len(slowest)]] * weights[: len(slowest)]
+        drawn = counts[block_of] * own
         reached: NDArray[np.float64] = np.cumsum(drawn)
         if reached[-1] < limit:
-            slowest = times[order]
-            drawn = counts[block_of] * weights
+            block_of, own, slowest = order // per_block, weights[order], times[rows[order]]
+            drawn = counts[block_of] * own
             reached = np.cumsum(drawn)
         # The band ends inside the last request, which counts in part.
         inside = int((reached < limit).sum()) + 1

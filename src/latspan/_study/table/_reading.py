@@ -23,7 +23,7 @@ from latspan._recording.folder import (
     without_collections,
 )
 from latspan._segments import Kind
-from latspan._study.table._columns import IDS_PER_FILE, Columns
+from latspan._study.table._columns import IDS_PER_FILE, Columns, Groups
 from latspan._study.table._joining import Inside, join_calls
 from latspan._study.table._table import Segments, Table
 
@@ -252,7 +252,7 @@ def finished(
     size = columns.size
     order = _order(columns.column("start_ns"))
     fields: dict[str, Any] = {
-        name: columns.take(name)[order] if size else np.empty(0, dtype)
+        name: _compact(columns.take(name)[order]) if size else np.empty(0, dtype)
         for name, dtype in _OF_TABLES.items()
     }
     reported = columns.take("is_reported")[order].astype(np.bool_)
@@ -262,9 +262,9 @@ def finished(
     return Table(
         kind=columns.kind,
         **fields,
-        numbers={name: columns.take(name)[order] for name in columns.names},
+        numbers={name: _compact(columns.take(name)[order]) for name in columns.names},
         groups={
-            name: (groups.column(size)[order], tuple(groups.values))
+            name: (_codes(groups, size)[order], tuple(groups.values))
             for name, groups in columns.groups.items()
             if not groups.is_given_up
         },
@@ -280,6 +280,17 @@ def finished(
         if inside is None
         else {name: times[order] for name, times in inside.earlier.items()},
     )
+
+
+def _codes(groups: Groups, size: int) -> NDArray[np.signedinteger[Any]]:
+    """Return the codes of all records, in as few bytes as they need."""
+    return groups.column(size).astype(np.min_scalar_type(-len(groups.values) - 1))
+
+
+def _compact(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of one value, as most weights and lags are, as that value at each place."""
+    is_one = len(column) > 0 and bool((column == column[0]).all())
+    return np.broadcast_to(column[0], len(column)) if is_one else column
 
 
 def _order(starts_ns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
