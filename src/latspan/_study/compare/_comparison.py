@@ -353,7 +353,7 @@ def _doubts(differ: Sequence[Difference], failures: Failures, order: Order) -> I
         if each.forbids_improved:
             yield f"the answers may be shorter: {each}"
     if order.reason:
-        yield f"not interleaved: {order.reason}"
+        yield order.reason
 
 
 def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Iterator[str]:
@@ -372,10 +372,7 @@ def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Ite
             f" {asked} is {milliseconds(raw)} after."
         )
     if order.reason:
-        yield (
-            f"Not interleaved: {order.reason}. Make the runs of both sides in turn:"
-            " latspan verify does."
-        )
+        yield f"{order.reason[0].upper()}{order.reason[1:]}. {order.advice}"
 
 
 _OPEN: Final = Judgement.INCONCLUSIVE
@@ -424,7 +421,7 @@ def _judge(
     goal = rows[0]
     worse = [row for row in rows[1:] if row.change is Change.WORSE]
     if order.beyond_drift >= _LEVEL / 2 and (worse or goal.change is Change.WORSE):
-        return _OPEN, f"not interleaved: {order.reason}"
+        return _OPEN, order.reason
     if goal.change is Change.WORSE:
         return Judgement.WORSE, ""
     if worse:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from latspan._drawing import percent
 from latspan._study.compare._run import Run
 from latspan._study.stats import student_tail
 
@@ -39,11 +40,13 @@ class Order:
 
     Args:
         reason: Why a drift may be the difference; empty if it cannot be.
+        advice: What to do about it, as a sentence.
         beyond_drift: Probability of a difference as large as the one beyond a steady drift, if the
             second side is not slower; 0 if the order explains nothing.
     """
 
     reason: str = ""
+    advice: str = ""
     beyond_drift: float = 0.0
 
 
@@ -66,10 +69,18 @@ def order_of(
     effect = _mean(values[1]) - _mean(values[0])
     drift, p_value = _drift(starts, values)
     if max(first) < min(second):
-        return Order("all runs of one side were made before those of the other", p_value)
+        return Order(
+            "not interleaved: all runs of one side were made before those of the other",
+            "Make the runs of both sides in turn: latspan verify does.",
+            p_value,
+        )
     if effect and drift / effect >= MAX_EXPLAINED:
         share = min(1.0, drift / effect)
-        return Order(f"a trend over the session explains {share:.0%} of it", p_value)
+        return Order(
+            f"a trend over the session explains {percent(share)} of the difference",
+            "Make more runs of both sides in turn.",
+            p_value,
+        )
     return Order()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from latspan._study.compare import Judgement, Question, Run, compare
+from latspan._study.compare._order import order_of
 from support.comparisons import runs
 
 P50: Final = Question("duration", 50)
@@ -45,3 +46,11 @@ def test_a_deterioration_larger_than_a_drift_is_found() -> None:
     found = compare(_at(before, [0, 1, 2, 3, 4]), _at(after, [5, 6, 7, 8, 9]), P50)
     assert found.judgement is Judgement.WORSE
     assert any("Not interleaved" in note for note in found.notes)
+
+
+def test_a_trend_in_runs_that_take_turns_is_not_called_an_order() -> None:
+    """Each run is slower than the one before, whichever side it is of."""
+    before, after = _at(runs(0, 2), [0, 2]), _at(runs(50, 2), [1, 3])
+    found = order_of(before, after, ([0.0, 1.0], [0.6, 1.6]))
+    assert found.reason == "a trend over the session explains 83 % of the difference"
+    assert found.advice == "Make more runs of both sides in turn."
