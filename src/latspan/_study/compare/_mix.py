@@ -299,15 +299,18 @@ def _has_changed(
     The change is half of the sum of all changes: the share of the requests that are of another
     kind. A high percentile needs a smaller tolerance, because a rare kind can be all of its tail.
     """
+    if not all(sizes):
+        # A side without a request has no mix that could have changed.
+        return False
     names = {**one, **two}
     changed = sum(abs(two.get(name, 0.0) - one.get(name, 0.0)) for name in names) / 2
     if changed <= min(MIN_CHANGE, beyond / 2):
         return False
-    parts = sum(1 / max(size, 1.0) for size in sizes)
+    parts = sum(1 / size for size in sizes)
     chi_squared = 0.0
     for name in names:
         before, after = one.get(name, 0.0), two.get(name, 0.0)
-        both = (before * sizes[0] + after * sizes[1]) / max(sum(sizes), 1.0)
+        both = (before * sizes[0] + after * sizes[1]) / sum(sizes)
         chi_squared += (after - before) ** 2 / (both * parts)
     freedom = max(len(names) - 1, 1)
     return chi_squared > freedom + MIN_DEVIATIONS * math.sqrt(2 * freedom)

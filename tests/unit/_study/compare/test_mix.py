@@ -18,6 +18,7 @@ from latspan._study.compare import (
     Run,
     baseline_document,
     compare,
+    run_of_records,
     run_of_snapshot,
     runs_of_baseline,
 )
@@ -294,3 +295,13 @@ def test_a_damaged_mix_is_an_error() -> None:
 
     with pytest.raises(RecordingError, match="has none of them"):
         runs_of_baseline(document, "b.json")
+
+
+def test_a_side_without_requests_has_no_mix() -> None:
+    """For example a recording of a program that made no call."""
+    empty, full = run_of_records([], "empty"), runs(50, 1, routes=("/chat", "/search"))
+    for before, after in (([empty], full), (full, [empty])):
+        found = compare(before, after, P95)
+        assert found.judgement is Judgement.INCONCLUSIVE
+        assert found.mix is not None
+        assert not found.mix.changed
