@@ -432,7 +432,7 @@ def _covering(values: NDArray[np.float64], fine: NDArray[np.bool_]) -> NDArray[n
 
 
 def _has_streams(table: Table) -> bool:
-    return bool((table.streamed[table.completed] == 1).any())
+    return bool((table.streamed == 1).any())
 
 
 def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Sample]:

@@ -136,6 +136,18 @@ def test_more_failures_are_worse_however_fast_the_rest_is() -> None:
     assert "more requests fail" in found.sentence
 
 
+def test_streams_that_all_failed_have_no_first_token_and_are_worse() -> None:
+    """They rank last in the time to first token, too."""
+
+    def without_token(record: RequestRecord) -> RequestRecord:
+        return replace(record, streamed=True, metrics={})
+
+    after = runs(50, failed=400, change=without_token)
+    found = compare(runs(0), after, Question("time_to_first_token", 90))
+    assert found.judgement is Judgement.WORSE
+    assert "more requests fail" in found.sentence
+
+
 def test_a_percentile_on_failed_requests_is_unbounded() -> None:
     """A tenth of the requests fails on both sides, so the p95 is infinite."""
     found = compare(runs(0, failed=40), runs(50, failed=40), P95)
