@@ -67,10 +67,8 @@ class DiagnosisReport(Printable):
             yield prose(f"Try: {finding.lever}.", options, style="bold")
             yield prose(f"It would be refuted if {finding.refuted_by}.", options, style=FAINT)
         # The report that a brief diagnosis follows has the notes on the recording.
-        known = diagnosis.remarks
-        if self.is_brief:
-            known = (diagnosis.given_up,) if diagnosis.given_up else ()
-        for note in known:
+        notes = filter(None, (diagnosis.given_up,)) if self.is_brief else diagnosis.remarks
+        for note in notes:
             yield prose(note, options, style=FAINT)
 
 

@@ -34,8 +34,8 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
         snapshot: Recorded data, with its records kept.
     """
     calls = calls_in(snapshot)
-    others = (requests_in(snapshot), served_in(snapshot))
-    group = next((each for each in (calls, *others) if each.total), calls)
+    others = (group_in(snapshot) for group_in in (requests_in, served_in))
+    group = calls if calls.total else next((each for each in others if each.total), calls)
     return {
         "schema": DEMO_SCHEMA,
         "kind": group.kind.value,

@@ -178,17 +178,16 @@ def _of_two(
 ) -> list[SegmentChange]:
     """Return the changes between two measurements, with bootstrap intervals where possible."""
     means = [np.array([band.segments_ns.get(name, 0.0) for name in names]) for band in bands]
-    random = np.random.default_rng(_SEED)
-    draws = [
-        _draws(run.tables[metric].at(percentile), names, band, random)
-        for run, band in zip(runs, bands, strict=True)
-        if metric in run.tables
-    ]
-    if len(draws) < len(runs):
+    if any(metric not in run.tables for run in runs):
         return [
             SegmentChange(name, float(one), float(two), None, None, is_real=False)
             for name, one, two in zip(names, *means, strict=True)
         ]
+    random = np.random.default_rng(_SEED)
+    draws = [
+        _draws(run.tables[metric].at(percentile), names, band, random)
+        for run, band in zip(runs, bands, strict=True)
+    ]
     differences = draws[1] - draws[0]
     low, high = np.quantile(differences, [_LEVEL / 2, 1 - _LEVEL / 2], axis=0)
     # All larger segments are looked at, so each needs stronger evidence (Bonferroni).

@@ -20,9 +20,9 @@ from latspan._study.stats import effective_size, tail_band_draws
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LEAST_UNITS", "Bands", "bands_of"]
+__all__ = ["MIN_UNITS", "Bands", "bands_of"]
 
-LEAST_UNITS: Final = 20
+MIN_UNITS: Final = 20
 """Number of units below which nothing is attributed: a p95 needs 20 values."""
 
 
@@ -101,7 +101,7 @@ def bands_of(table: RequestTable, *, least: float = 0.0) -> Bands | None:
     """
     usable = np.flatnonzero(~np.isnan(table.value_ns))
     size = len(usable)
-    if size < LEAST_UNITS:
+    if size < MIN_UNITS:
         return None
     values, weights = table.value_ns, table.weight
     if size < len(table):

@@ -14,7 +14,7 @@ from latspan._drawing import count, percent
 from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
-from latspan._study.diagnose._bands import LEAST_UNITS
+from latspan._study.diagnose._bands import MIN_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
 from latspan._study.diagnose._finding import Finding, milliseconds
@@ -323,7 +323,7 @@ def _too_few(table: RequestTable, noun: str) -> str:
             f"Nothing to diagnose: none of {table.left_out:,} {noun} has the metric"
             f" {table.goal.metric}."
         )
-    needed = LEAST_UNITS - usable
+    needed = MIN_UNITS - usable
     given_up = table.count(table.cut)
     if given_up > usable:
         return (

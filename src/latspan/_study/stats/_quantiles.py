@@ -163,11 +163,10 @@ class Sample:
 
         def end(values: NDArray[np.floating[Any]]) -> Self:
             finite = np.isfinite(values)
-            if not is_weighted and finite.all():
-                return cls.of(values)
+            known = values if finite.all() else values[finite]
             if not is_weighted:
-                return cls.of(values[finite], int((~finite).sum()))
-            return cls.of(values[finite], 0, weights[finite], failed_weights=weights[~finite])
+                return cls.of(known, int((~finite).sum()))
+            return cls.of(known, 0, weights[finite], failed_weights=weights[~finite])
 
         lower = end(low)
         return lower if np.array_equal(low, high) else replace(lower, upper=end(high))

@@ -46,9 +46,8 @@ def tail_band_draws(
     Returns:
         Means in the unit of the times; shape ``(draws, n_times)``.
     """
-    size, per_block = len(values), BLOCK
-    if -(-size // BLOCK) < MIN_BLOCKS:
-        per_block = 1
+    size = len(values)
+    per_block = BLOCK if -(-size // BLOCK) >= MIN_BLOCKS else 1
     # Sorted once: a draw only changes how often each request counts. The band of a draw nearly
     # always lies within the slowest requests. So only the slowest requests are searched first: one
     # and a half times the size of the band, and 250 more.

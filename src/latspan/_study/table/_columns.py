@@ -279,11 +279,7 @@ class Chunk:
         self._fill_load()
         self._fill_metrics(_METRICS)
         self._fill_numbers()
-        streams: list[Sequence[int]] = [row.get("chunk_gaps_ns") or () for row in self._rows]
-        if any(streams):
-            self.columns["chunks"] = np.array([len(each) + 1 for each in streams], np.float64)
-            if gaps:
-                self._fill_gaps(streams)
+        self._fill_chunks(gaps=gaps)
         self._fill_segments(until)
         self.columns["streamed"] = self._streamed()
         self.texts.update(self._texts(attributes))
@@ -348,6 +344,14 @@ class Chunk:
             counts = np.array([each.get(name) for each in tokens], np.float64)
             if not np.isnan(counts).all():
                 self.columns[f"{name}_tokens"] = counts
+
+    def _fill_chunks(self, *, gaps: bool) -> None:
+        """Fill the number of chunks of each stream, and its gaps if they are wanted."""
+        streams: list[Sequence[int]] = [row.get("chunk_gaps_ns") or () for row in self._rows]
+        if any(streams):
+            self.columns["chunks"] = np.array([len(each) + 1 for each in streams], np.float64)
+            if gaps:
+                self._fill_gaps(streams)
 
     def _fill_gaps(self, gaps: Sequence[Sequence[int]]) -> None:
         medians, stalled = [nan] * len(gaps), [nan] * len(gaps)
