@@ -62,12 +62,15 @@ class Ended(NamedTuple):
         duration_ns: Duration, in nanoseconds.
         first_token_ns: Nanoseconds to the first token of its slowest stream, ``None`` if none.
         kept: Whether its trace is already kept, at random or because a span in it failed.
+        abandoned: Whether latspan ended it, for example at a shutdown; its duration is then a lower
+            bound.
     """
 
     key: tuple[str, str]
     duration_ns: int
     first_token_ns: int | None = None
     kept: bool = False
+    abandoned: bool = False
 
 
 class _Windows(NamedTuple):
@@ -161,11 +164,11 @@ class Decisions:
     """
     Decides at the end of each outermost span whether its trace is kept. Not thread-safe.
 
-    A trace is kept if it failed, exceeds the fixed limit, is among the slowest of the last 2,000
-    traces with the same kind and inference path, or is in the random sample, which its trace id
-    determines. The rest of the ratio is spent on traces that are slower than the threshold of 2,000
-    requests ago, which happens in a burst or after a permanent change. Failures are kept even if
-    they alone exceed the ratio.
+    A trace is kept if it failed, was abandoned, exceeds the fixed limit, is among the slowest of
+    the last 2,000 traces with the same kind and inference path, or is in the random sample, which
+    its trace id determines. The rest of the ratio is spent on traces that are slower than the
+    threshold of 2,000 requests ago, which happens in a burst or after a permanent change. Failures
+    and abandoned traces are kept even if they alone exceed the ratio.
 
     Args:
         ratio: Maximum fraction of all traces that are kept in the long run, in (0, 1).
@@ -191,6 +194,10 @@ class Decisions:
         """Return whether a trace is kept, and record its duration. Call it once per trace."""
         budget = self._budget
         budget.earn()
+        if ended.abandoned:
+            # Its duration is not the one that the request would have had.
+            budget.spend()
+            return True
         durations, first_tokens = self._windows_of(ended.key)
         kept = (
             ended.kept

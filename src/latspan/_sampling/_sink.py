@@ -12,6 +12,7 @@ from latspan import semconv
 from latspan._otel.context_keys import current_span
 from latspan._sampling._decisions import Decisions, Ended
 from latspan._sampling._trace_buffer import HeldTrace, TraceBuffer
+from latspan._segments import Outcome
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan, SpanSink
 from latspan._units import from_unit
 
@@ -142,4 +143,8 @@ class _SampledSpan:
         known = {**attributes, **finished.attributes}
         kind = str(known.get(semconv.LATSPAN_KIND, ""))
         path = str(known.get(semconv.LATSPAN_INFERENCE_PATH, finished.name or name))
-        return Ended((kind, path), finished.end_epoch_ns - start_epoch_ns)
+        return Ended(
+            (kind, path),
+            finished.end_epoch_ns - start_epoch_ns,
+            abandoned=known.get(semconv.LATSPAN_OUTCOME) == Outcome.ABANDONED,
+        )

@@ -24,6 +24,7 @@ from latspan import semconv
 from latspan._export import PrivateSink
 from latspan._sampling import SamplingSink
 from latspan._sampling import _trace_buffer as limits
+from latspan._segments import Outcome
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
 from latspan._units import NS_PER_S
 
@@ -69,9 +70,10 @@ class Traces:
         failed: bool = False,
         children: int = 0,
         first_token_s: float | None = None,
+        outcome: Outcome = Outcome.COMPLETED,
     ) -> None:
         """Finish a span."""
-        attributes: dict[str, AttributeValue] = {}
+        attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome}
         if first_token_s is not None:
             attributes[semconv.LATSPAN_TIME_TO_FIRST_TOKEN] = first_token_s
         below = tuple(ChildSpan("segment", 0, took_ns, {}) for _ in range(children))
@@ -315,6 +317,18 @@ def test_open_traces_are_kept_at_shutdown(traces: Traces) -> None:
     traces.sink.traces.release()
 
     assert traces.names == ["child"]
+
+
+def test_an_abandoned_trace_is_kept_and_its_duration_does_not_count(traces: Traces) -> None:
+    """A request that a shutdown ends would have taken longer."""
+    for number in range(300):
+        abandoned = traces.begin("abandoned", remote=9_000 + number)
+        traces.end(traces.begin("child", beneath=abandoned))
+        traces.end(abandoned, took_ns=1, outcome=Outcome.ABANDONED)
+    assert traces.names == ["child", "abandoned"] * 300
+
+    traces.end(traces.begin("quick", remote=9_999), took_ns=2)
+    assert traces.sampled_out == 1
 
 
 def test_concurrent_threads_lose_no_spans(traces: Traces) -> None:
