@@ -28,6 +28,7 @@ __all__ = [
     "LATENCY_METRICS",
     "METRICS",
     "METRIC_NAMES",
+    "OF_PACE",
     "SERVER_METRICS",
     "TOKEN_METRICS",
     "Expectations",
@@ -224,6 +225,9 @@ FROM_START: Final = frozenset(
 
 OF_REQUESTS: Final = ("duration", "time_to_first_visible_token")
 """Metrics of a user request; the others are of its calls."""
+
+OF_PACE: Final = ("time_per_output_token", "chunk_gap_max")
+"""Metrics of the pace of a stream. A request with several calls has none of its own."""
 
 FIRST_TOKENS: Final = ("time_to_first_token", "time_to_first_visible_token")
 """Times to a first token. A stream without a token misses every target for them."""

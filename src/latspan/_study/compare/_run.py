@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from latspan._metrics import OF_PACE
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
@@ -53,7 +54,6 @@ SEGMENT: Final = "segment."
 _DURATION: Final = "duration"
 _FIRST_TOKEN: Final = "time_to_first_token"
 _UNTIL: Final = (_DURATION, _FIRST_TOKEN)
-_OF_CALLS: Final = ("time_per_output_token", "chunk_gap_max")
 STRATA: Final = ("route", "inference_path", "model", "traffic_class")
 """Attributes that divide requests into strata; all are set before the call."""
 
@@ -441,7 +441,7 @@ def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Samp
         for metric, each in tables.items()
     }
     if table.kind is Kind.CALL:
-        for metric in _OF_CALLS:
+        for metric in OF_PACE:
             known = table.bounds(metric)
             if known.exact.any():
                 applies = known.applies

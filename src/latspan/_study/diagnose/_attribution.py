@@ -6,6 +6,10 @@ Each share has a confidence interval. A unit is a request, or a call if the reco
 A share is the fraction of the mean time in the tail band (:mod:`._bands`). The difference between
 the means of the tail band and of the typical band is the *excess*.
 
+Segments are ranked in two ways. If slow units take much longer than typical ones, the segment with
+the largest excess makes them slow: one that is as long in typical units does not. If all units are
+about as slow, the segment with the largest share leads. :mod:`._leading` chooses between the two.
+
 The variation of the shares comes from a bootstrap of blocks of consecutive units; each draw has its
 own band.
 """
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Attribution", "Share", "attribute"]
+
+_SLOWER: Final = 1.5
+"""Ratio of the tail band to the typical band from which slow units differ from typical ones."""
 
 _DRAWS: Final = 400
 _NORMAL: Final = 1.645
@@ -64,6 +71,9 @@ class Share:
         source: Source of most of the segment's time.
         independent: Effective number of independent values; infinite if the share is small or the
             number is large.
+        grown: Fraction of the excess of all segments; negative if typical units have more of it.
+        grown_low: Lower end of its 90 % interval.
+        grown_high: Upper end of its 90 % interval.
     """
 
     name: str
@@ -75,9 +85,12 @@ class Share:
     uncertain: float = 0.0
     source: Source = Source.MEASURED
     independent: float = math.inf
+    grown: float = 0.0
+    grown_low: float = 0.0
+    grown_high: float = 0.0
 
     @property
-    def _factor(self) -> float:
+    def factor(self) -> float:
         """
         Factor by which the segment's mean time may be larger or smaller in a much longer recording.
 
@@ -89,21 +102,27 @@ class Share:
         """
         return math.exp(_NORMAL / math.sqrt(self.independent))
 
-    def may_trail(self, rival: Share) -> bool:
-        """
-        Return whether a rival may be the larger one in a longer recording.
-
-        The result is false unless exactly one of the two segments varies slowly. Two segments that
-        both vary slowly grow together, for example the queues of an overloaded system.
-        """
-        if math.isinf(self.independent) == math.isinf(rival.independent):
-            return False
-        return self.share / self._factor <= rival.share * rival._factor
-
     @property
     def excess_ns(self) -> float:
         """Time of the tail band beyond that of typical units, in nanoseconds."""
         return self.mean_ns - self.typical_ns
+
+
+class Ranking(NamedTuple):
+    """
+    Segments in the order of one measure.
+
+    Args:
+        leader: The segment with the largest value.
+        runner_up: The next one; ``None`` if no other has any of it.
+        lead: Lower end of the one-sided 90 % confidence interval of the difference between the
+            leader and the largest of the others. If this value is more than 0, the leader is
+            significantly larger than the others.
+    """
+
+    leader: Share
+    runner_up: Share | None
+    lead: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +136,9 @@ class Attribution:
         typical: Indices of the units in the typical band.
         tail_ns: Mean of the goal metric in the tail band, in nanoseconds.
         typical_ns: Mean of the goal metric in the typical band, in nanoseconds.
-        lead: Lower end of the one-sided 90 % confidence interval of the difference between the
-            largest share and the largest of the other shares. If this value is more than 0, the
-            segment with the largest share is significantly larger than the others.
+        of_time: Ranking of the segments by their share of the time.
+        of_excess: Ranking of the segments by their share of the excess.
+        by_excess: Whether the ranking by excess explains the percentile.
         value_ns: The percentile itself, in nanoseconds; infinity if so many units failed that the
             percentile falls on a failed one.
         is_extended: Whether the tail band contains a larger fraction of the units than the goal's
@@ -132,15 +151,71 @@ class Attribution:
     typical: NDArray[np.int64]
     tail_ns: float
     typical_ns: float
-    lead: float
+    of_time: Ranking
+    of_excess: Ranking
+    by_excess: bool
     value_ns: float
     is_extended: bool = False
 
     @property
+    def differs(self) -> bool:
+        """Whether slow units take at least 1.5 times as long as typical ones."""
+        return len(self.typical) > 0 and self.tail_ns >= _SLOWER * self.typical_ns
+
+    @property
+    def leader(self) -> Share:
+        """The segment that explains the percentile."""
+        return self._ranking.leader
+
+    @property
+    def runner_up(self) -> Share | None:
+        """The next one by the same measure; ``None`` if no other segment explains any of it."""
+        return self._ranking.runner_up
+
+    @property
+    def lead(self) -> float:
+        """
+        Lower end of the interval of the difference between the leader and the largest other one.
+
+        If one segment leads both rankings, it is the larger of the two.
+        """
+        if self.of_time.leader is self.of_excess.leader:
+            return max(self.of_time.lead, self.of_excess.lead)
+        return self._ranking.lead
+
+    @property
+    def _ranking(self) -> Ranking:
+        return self.of_excess if self.by_excess else self.of_time
+
+    @property
     def rival(self) -> Share | None:
         """Segment that may be the largest one in a longer recording; ``None`` if there is none."""
-        leader, *others = self.shares
-        return next((share for share in others if leader.may_trail(share)), None)
+        others = (share for share in self.shares if share is not self.leader)
+        return next(
+            (share for share in others if self.weight(share) and self._may_lead(share)), None
+        )
+
+    def _may_lead(self, rival: Share) -> bool:
+        """
+        Return whether another segment may be the larger one in a longer recording.
+
+        The result is false unless exactly one of the two segments varies slowly. Two segments that
+        both vary slowly grow together, for example the queues of an overloaded system.
+        """
+        leader = self.leader
+        if math.isinf(leader.independent) == math.isinf(rival.independent):
+            return False
+        return self.weight(leader) / leader.factor <= self.weight(rival) * rival.factor
+
+    def weight(self, share: Share) -> float:
+        """Return the fraction by which segments are ranked, in [0, 1]."""
+        return max(share.grown, 0.0) if self.by_excess else share.share
+
+    def interval(self, share: Share) -> tuple[float, float]:
+        """Return the 90 % interval of the fraction by which segments are ranked."""
+        if self.by_excess:
+            return share.grown_low, share.grown_high
+        return share.low, share.high
 
     def share(self, *names: str) -> float:
         """Return the summed share of some segments."""
@@ -165,36 +240,39 @@ def attribute(table: RequestTable) -> Attribution | None:
         return None
     values, weights = bands.values_ns, bands.weights
     means, typical = (bands.segment_means_ns(band) for band in (bands.tail, bands.typical))
-    shares = _of_total(means)
+    if not means.any():
+        return None
     number = _DRAWS if len(values) <= _LARGE else _DRAWS_OF_LARGE
-    draws = _of_total(bands.draws(number, np.random.default_rng(_SEED)))
-    deviations = (draws - shares) * _widening(values)
-    order: list[int] = np.argsort(-shares, kind="stable").tolist()
+    drawn = bands.draws(number, np.random.default_rng(_SEED))
+    widening = _widening(values)
+    shares, deviations = _with_deviations(means, drawn, widening)
+    grown, variations = _with_deviations(means - typical, drawn - typical, widening)
     low, high = _intervals(shares, deviations)
-    draws = shares + deviations * _QUANTILE / _NORMAL
-    lead = 1.0
-    if len(order) > 1:
-        rival = np.delete(draws, order[0], axis=1).max(axis=1)
-        lead = float(np.quantile(draws[:, order[0]] - rival, 1 - _CONFIDENCE))
+    spread = variations.std(axis=0) * _QUANTILE
+    every = [
+        Share(
+            name=name,
+            share=float(shares[index]),
+            low=float(low[index]),
+            high=float(high[index]),
+            mean_ns=float(means[index]),
+            typical_ns=float(typical[index]),
+            uncertain=float(table.uncertain[index]),
+            source=table.sources.get(name, Source.MEASURED),
+            independent=(
+                _independent(table.segments_ns[bands.usable, index].astype(np.float64))
+                if shares[index] >= _MIN_RIVAL
+                else math.inf
+            ),
+            grown=float(grown[index]),
+            grown_low=float(grown[index] - spread[index]),
+            grown_high=float(grown[index] + spread[index]),
+        )
+        for index, name in enumerate(table.names)
+    ]
     return Attribution(
         shares=tuple(
-            Share(
-                name=table.names[index],
-                share=float(shares[index]),
-                low=float(low[index]),
-                high=float(high[index]),
-                mean_ns=float(means[index]),
-                typical_ns=float(typical[index]),
-                uncertain=float(table.uncertain[index]),
-                source=table.sources.get(table.names[index], Source.MEASURED),
-                independent=(
-                    _independent(table.segments_ns[bands.usable, index].astype(np.float64))
-                    if shares[index] >= _MIN_RIVAL
-                    else math.inf
-                ),
-            )
-            for index in order
-            if shares[index] > 0
+            sorted((each for each in every if each.share > 0), key=lambda each: -each.share)
         ),
         tail=bands.usable[bands.tail],
         typical=bands.usable[bands.typical],
@@ -204,10 +282,32 @@ def attribute(table: RequestTable) -> Attribution | None:
             if len(bands.typical)
             else weighted_quantile(values, weights, 50)
         ),
-        lead=lead,
+        of_time=_ranking(every, shares, deviations),
+        of_excess=_ranking(every, grown, variations),
+        by_excess=len(bands.typical) > 0 and bool(means.sum() >= _SLOWER * typical.sum()),
         value_ns=_percentile(table),
         is_extended=bands.fraction > table.goal.tail_fraction,
     )
+
+
+def _ranking(
+    every: list[Share], fractions: NDArray[np.float64], deviations: NDArray[np.float64]
+) -> Ranking:
+    first, *others = np.argsort(-fractions, kind="stable").tolist()
+    if not others:
+        return Ranking(every[first], None, 1.0)
+    draws = fractions + deviations * _QUANTILE / _NORMAL
+    rival = draws[:, others].max(axis=1)
+    lead = float(np.quantile(draws[:, first] - rival, 1 - _CONFIDENCE))
+    return Ranking(every[first], every[others[0]] if fractions[others[0]] > 0 else None, lead)
+
+
+def _with_deviations(
+    times: NDArray[np.float64], drawn: NDArray[np.float64], widening: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return times as fractions of their total, and how the draws deviate from them."""
+    fractions = _of_total(times)
+    return fractions, (_of_total(drawn) - fractions) * widening
 
 
 def _percentile(table: RequestTable) -> float:

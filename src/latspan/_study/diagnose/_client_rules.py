@@ -27,6 +27,9 @@ __all__ = [
 _REUSED: Final = 0.9
 """Fraction of reused connections below which connections are opened too often."""
 
+_FOLLOWS: Final = 0.5
+"""Rank correlation of a time with the requests in flight from which these cause it."""
+
 _STAGE_CAUSES: Final = {
     Stage.RETRIEVE: (
         "retrieval",
@@ -114,30 +117,44 @@ def connections(facts: Facts) -> Finding | None:
 def network(facts: Facts) -> Finding | None:
     """Return the finding on time between client and server, without the server's own."""
     leader = facts.leader
-    if not facts.is_spread(leader) and leader.name == SegmentName.NETWORK:
-        return Finding(
-            "network_jitter",
-            "the network, or a gateway that reports no time, delays some requests",
-            "bypass the gateway or pin the zone, and compare",
-            (
+    evidence = (
+        (
+            f"slow requests spend {milliseconds(leader.mean_ns)} in transit, typical ones"
+            f" {milliseconds(leader.typical_ns)}"
+        ),
+    )
+    if leader.name == SegmentName.NETWORK:
+        transit = facts.table.segment(SegmentName.NETWORK)
+        follows = facts.follows_load(transit)
+        if follows >= _FOLLOWS and facts.quick_alone(transit, leader.mean_ns):
+            return Finding(
+                "gateway_queue",
+                "something between client and server holds requests while others are in flight",
+                "raise the gateway's limit of requests per server, or scale it",
                 (
-                    f"slow requests spend {milliseconds(leader.mean_ns)} in transit, typical ones"
-                    f" {milliseconds(leader.typical_ns)}"
+                    *evidence,
+                    (
+                        f"it follows the requests in flight (rank correlation {follows:.1f}), and"
+                        " requests without others hardly have it"
+                    ),
                 ),
-            ),
-            "a request from the server's own host is as slow",
-            (SegmentName.NETWORK,),
-        )
+                "requests without others in flight spend as long",
+                (SegmentName.NETWORK, SegmentName.GATEWAY),
+            )
+        if not facts.is_spread(leader):
+            return Finding(
+                "network_jitter",
+                "the network, or a gateway that reports no time, delays some requests",
+                "bypass the gateway or pin the zone, and compare",
+                evidence,
+                "a request from the server's own host is as slow",
+                (SegmentName.NETWORK,),
+            )
     return Finding(
         "network_distance",
         "the path to the server is long, or the request is large",
         "move the client to the server's region, or send less",
-        (
-            (
-                f"slow requests spend {milliseconds(leader.mean_ns)} in transit, typical ones"
-                f" {milliseconds(leader.typical_ns)}"
-            ),
-        ),
+        evidence,
         "a small request over a warm connection is as fast as from the server's own region",
         (SegmentName.NETWORK, SegmentName.SEND),
     )
@@ -157,16 +174,18 @@ def gateway(facts: Facts) -> Finding | None:
 
 def retries(facts: Facts) -> Finding | None:
     """Return the finding on failed attempts and the waits between them."""
-    attempts = facts.tail(facts.table.number("attempts"))
+    slow, typical = facts.means(facts.table.number("attempts"))
+    counted = (
+        ()
+        if isnan(slow + typical)
+        else (f"slow requests need {slow:.1f} attempts on average, typical ones {typical:.1f}",)
+    )
     return Finding(
         "retries",
         "failed attempts and the waits before the next one",
         "find out why attempts fail: shape arrivals, raise the quota, respect Retry-After",
         (
-            (
-                f"slow requests need {attempts:.0f} attempts, typical ones"
-                f" {facts.typical(facts.table.number('attempts')):.0f}"
-            ),
+            *counted,
             f"retries take {milliseconds(facts.leader.mean_ns)} per slow request",
         ),
         "slow requests have one attempt",

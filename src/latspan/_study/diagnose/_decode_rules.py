@@ -1,28 +1,45 @@
-"""Rules on the time in which the answer arrives: its length, its pace, its gaps."""
+"""
+Rules on the time in which the answer arrives: its length, its pace, its gaps.
+
+The time of a stream is the number of its tokens times the time per token, and its stalls. What
+makes slow requests slower is the largest of the three differences to typical ones. If all requests
+are about as slow, no difference explains it, and the cause is a property of all.
+"""
 
 from __future__ import annotations
 
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import LONGER, Facts
+from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
-from latspan._study.diagnose._line import CORRELATED
+from latspan._study.diagnose._line import CORRELATED, beyond
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["decode"]
+__all__ = ["buffered", "decode", "is_buffered", "is_slow_pace"]
+
+_SLOW_PACE_NS: Final = 40e6
+"""
+Time per token from which a model is slow, whatever the length of answers.
+
+Source: the limit of the 99th percentile for interactive use of Llama 2 70B in MLPerf Inference 5.
+"""
 
 _MUCH_LONGER: Final = 2.2
 """
-Ratio of tail to typical from which the length of answers explains a tail. Slow requests are long
-ones in any recording, so usual variation does not count: with a lognormal length of sigma 0.4, the
-slowest tenth has 1.9 times the median.
+Ratio of tail to typical from which the length of answers explains a tail of a slow model too. Slow
+requests are long ones in any recording: with a lognormal length of sigma 0.4, the slowest tenth has
+1.9 times the median.
 """
+
+_MANY_TOKENS: Final = 300
+"""Tokens of a typical answer from which answers are long, if the model is not slow."""
 
 _LOADED: Final = 1.3
 """Ratio of loaded to unloaded time per token from which batching explains it."""
@@ -36,78 +53,172 @@ _COINCIDE: Final = 0.2
 _HEAVY: Final = 3.0
 """Multiple of the median prompt from which a prompt delays the streams of others."""
 
-_STALL_EXPLAINS: Final = 0.5
-"""Fraction of the excess in decode that the longest gaps must hold."""
+_MOSTLY: Final = 0.5
+"""Fraction of a stream's time in stalls from which all streams stall."""
+
+_VARIED: Final = 1.0
+"""Difference between a high and a low load from which the recording tested the load."""
+
+
+class _Parts(NamedTuple):
+    """
+    Differences between slow and typical requests, as mean time per request in nanoseconds.
+
+    Args:
+        stalls: Longer gaps in otherwise even streams.
+        length: More tokens, at the typical time per token.
+        pace: More time per token.
+    """
+
+    stalls: float
+    length: float
+    pace: float
+
+
+def is_buffered(facts: Facts) -> bool:
+    """Return whether most slow streams arrived in one burst."""
+    buffered = facts.table.number("buffered")[facts.attribution.tail]
+    return bool(np.nan_to_num(buffered).mean() >= 0.5)
+
+
+def buffered(facts: Facts) -> Finding:
+    """Return the finding that something on the way holds streams back."""
+    return Finding(
+        "buffering",
+        "a proxy or gateway holds the stream back and delivers it in bursts",
+        "switch the proxy's response buffering off, and flush each event",
+        (
+            (
+                f"slow requests spend {milliseconds(facts.leader.mean_ns)} in {facts.leader.name}"
+                " before their first token"
+            ),
+            "their streams arrive in one burst, although a server generates tokens one by one"
+            if is_buffered(facts)
+            else "the server had begun to decode before that",
+        ),
+        "chunks arrive one by one",
+        (facts.leader.name, SegmentName.DECODE),
+    )
 
 
 def decode(facts: Facts) -> Finding | None:
     """Return the finding on the time in which the model writes the answer."""
-    table = facts.table
-    evidence = [f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request"]
-    if _is_buffered(facts):
-        return _buffered(evidence)
-    stalls = _stalls(facts)
-    if stalls is not None:
-        return stalls
-    output = table.number("output_tokens")
-    per_token = _per_token(facts)
-    longer = facts.tail(output) / max(facts.typical(output), 1.0)
-    slower = facts.tail(per_token) / max(facts.typical(per_token), 1.0)
-    if not isnan(longer):
+    if facts.table.goal.metric in FIRST_TOKENS and (
+        facts.table.goal.metric == FIRST_TOKENS[0] or is_buffered(facts)
+    ):
+        # The first token was generated, and did not arrive.
+        return buffered(facts)
+    parts = _parts(facts)
+    evidence = [
+        f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request",
+        *_lengths(facts),
+    ]
+    if parts is None:
+        return _of_all(facts, evidence)
+    if not facts.attribution.by_excess:
+        return (
+            _interference(facts, evidence)
+            or _contention(facts, evidence)
+            or _of_all(facts, evidence)
+        )
+    largest = max(parts)
+    if largest == parts.stalls:
+        return _stalls(facts) or _pace(facts, evidence)
+    if largest == parts.length:
+        return _length(facts, evidence)
+    return _pace(facts, evidence)
+
+
+def _lengths(facts: Facts) -> list[str]:
+    """Return the evidence on the number of tokens and the time per token."""
+    tokens, pace = _tokens(facts), _pace_ns(facts)
+    slow, typical = facts.means(tokens)
+    per_slow, per_typical = facts.means(pace)
+    unit = "output tokens" if tokens is facts.table.number("output_tokens") else "chunks"
+    evidence: list[str] = []
+    if not isnan(slow + typical):
         evidence.append(
-            f"slow requests have {facts.tail(output):,.0f} output tokens, typical ones"
-            f" {facts.typical(output):,.0f}"
+            f"slow requests have {slow:,.0f} {unit} on average, typical ones {typical:,.0f}"
         )
-    if not isnan(slower):
+    if not isnan(per_slow + per_typical):
         evidence.append(
-            f"{milliseconds(facts.tail(per_token))} per token in slow requests,"
-            f" {milliseconds(facts.typical(per_token))} in typical ones"
+            f"one takes {milliseconds(per_slow)} in slow requests, {milliseconds(per_typical)} in"
+            " typical ones"
         )
-    if longer >= _MUCH_LONGER and not slower > longer:
-        return Finding(
-            "output_length",
-            "answers are long",
-            "cap or shape the output",
-            tuple(evidence),
-            "slow requests have as many output tokens as typical ones",
-            (SegmentName.DECODE,),
-        )
-    evidence += kv_pressure(facts)
-    load = facts.load_at_server
-    line = facts.line(load, per_token)
-    unloaded = _unloaded(facts, per_token)
-    if line is not None and line.correlation >= CORRELATED:
-        busy = facts.tail(load)
-        excess = facts.tail(per_token) - unloaded
-        by_load = line.slope * (busy - _least_busy(facts))
-        slow = facts.tail(per_token) >= _LOADED * unloaded > 0
-        if slow and by_load >= _LOAD_EXPLAINS * excess:
-            return Finding(
-                "batch_contention",
-                "decode slows down while other requests run",
-                "cap the batch or the concurrency, or add a replica",
-                (
-                    *evidence,
-                    (
-                        f"a token takes {times(facts.tail(per_token) / unloaded)} as long with"
-                        f" {busy:.0f} other requests at the server as without load"
-                    ),
-                ),
-                "a token takes as long without other requests",
-                (SegmentName.DECODE,),
-            )
-    if slower >= LONGER:
-        return Finding(
-            "slow_decode",
-            "some requests are decoded slowly, whatever the load",
-            "profile the host: memory, garbage collection, preemption",
-            tuple(evidence),
-            "the time per token follows the load or the length",
-            (SegmentName.DECODE,),
-        )
+    return evidence
+
+
+def _tokens(facts: Facts) -> NDArray[np.float64]:
+    """Return the number of tokens, or of chunks where it is unknown."""
+    tokens = facts.table.number("output_tokens")
+    if np.isfinite(tokens[facts.attribution.tail]).mean() >= 0.5:
+        return tokens
+    return facts.table.number("chunks")
+
+
+def _number_of(facts: Facts) -> NDArray[np.float64]:
+    """Return the number of tokens whose time the goal metric contains."""
+    if facts.table.goal.metric in OF_PACE:
+        # It is the time of one token, whatever their number.
+        return np.ones(len(facts.table))
+    return _tokens(facts)
+
+
+def _stalled(facts: Facts) -> NDArray[np.float64]:
+    """Return the stalled time of each stream, per token if the goal metric is."""
+    stalled = np.nan_to_num(facts.table.number("stalled"))
+    if facts.table.goal.metric == OF_PACE[0]:
+        return stalled / np.maximum(np.nan_to_num(_tokens(facts), nan=1.0) - 1, 1)
+    return stalled
+
+
+def _pace_ns(facts: Facts) -> NDArray[np.float64]:
+    """Return the time per token of each stream without its stalls, NaN if it is unknown."""
+    if facts.table.goal.metric == OF_PACE[1]:
+        return facts.table.number("chunk_gap_median")
+    number = _number_of(facts)
+    time = np.clip(facts.table.segment(SegmentName.DECODE) - _stalled(facts), 0, None)
+    return np.where(number > 0, time / np.maximum(number, 1), nan)
+
+
+def is_slow_pace(facts: Facts) -> bool:
+    """Return whether the model is slow by its time per token in typical requests."""
+    return facts.typical(_pace_ns(facts)) >= _SLOW_PACE_NS
+
+
+def _parts(facts: Facts) -> _Parts | None:
+    """Return what the excess in decode consists of; ``None`` if the number of tokens is unknown."""
+    more, fewer = facts.means(_number_of(facts))
+    pace, usual = facts.means(_pace_ns(facts))
+    if isnan(more + fewer + pace + usual):
+        return None
+    stalls = facts.means(_stalled(facts))
+    return _Parts(stalls[0] - stalls[1], (more - fewer) * usual, (pace - usual) * more)
+
+
+def _length(facts: Facts, evidence: list[str]) -> Finding:
+    more, fewer = facts.means(_tokens(facts))
+    _, usual = facts.means(_pace_ns(facts))
+    if usual >= _SLOW_PACE_NS and more < _MUCH_LONGER * fewer:
+        return _slow_model(evidence)
+    return _long_answers(evidence)
+
+
+def _long_answers(evidence: list[str]) -> Finding:
+    return Finding(
+        "output_length",
+        "answers are long",
+        "cap or shape the output",
+        tuple(evidence),
+        "slow requests have as many output tokens as typical ones",
+        (SegmentName.DECODE,),
+    )
+
+
+def _slow_model(evidence: list[str]) -> Finding:
     return Finding(
         "slow_model",
-        "the model takes long per token",
+        "the model takes long per token in every request",
         "quantize, use a smaller model, or decode speculatively",
         tuple(evidence),
         "the time per token depends on the load",
@@ -115,22 +226,93 @@ def decode(facts: Facts) -> Finding | None:
     )
 
 
-def _per_token(facts: Facts) -> NDArray[np.float64]:
-    """Return the time per token, or per chunk where the number of tokens is unknown."""
-    per_token = facts.table.number("time_per_output_token")
-    if np.isfinite(per_token[facts.attribution.tail]).mean() >= 0.5:
-        return per_token
-    return facts.table.number("chunk_gap_median")
+def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
+    """Return the finding on streams that are all about as slow."""
+    decode_ns = facts.table.segment(SegmentName.DECODE)
+    if facts.tail(_stalled(facts)) >= _MOSTLY * facts.tail(decode_ns) > 0:
+        return _stalls(facts)
+    usual, tokens = facts.typical(_pace_ns(facts)), facts.typical(_tokens(facts))
+    is_pace = facts.table.goal.metric in OF_PACE
+    if usual < _SLOW_PACE_NS and tokens >= _MANY_TOKENS and not is_pace:
+        return _long_answers(evidence)
+    if isnan(usual) and facts.attribution.by_excess:
+        return Finding(
+            "output_length",
+            "answers are long, or the model is slow: the number of tokens is not known",
+            "record token counts: LATSPAN_REQUEST_STREAM_USAGE=true",
+            tuple(evidence),
+            "slow requests have as many output tokens as typical ones",
+            (SegmentName.DECODE,),
+        )
+    return _slow_model(evidence)
 
 
-def _unloaded(facts: Facts, per_token: NDArray[np.float64]) -> float:
+def _pace(facts: Facts, evidence: list[str]) -> Finding:
+    """Return the finding on slow requests whose tokens take longer than typical ones."""
+    found = _interference(facts, evidence) or _contention(facts, evidence)
+    if found is not None:
+        return found
+    load = facts.load_at_server
+    low, high = np.quantile(load, (0.1, 0.9))
+    whatever = ", whatever the load" if high - low >= _VARIED else ""
+    return Finding(
+        "slow_decode",
+        f"some requests are decoded slowly{whatever}",
+        "profile the host: memory, garbage collection, preemption",
+        (*evidence, *kv_pressure(facts)),
+        "the time per token follows the load or the length",
+        (SegmentName.DECODE,),
+    )
+
+
+def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
+    """Return the finding that tokens take longer while other requests are decoded."""
+    load, pace = facts.load_at_server, _pace_ns(facts)
+    unloaded, slow = _unloaded(facts, pace), facts.tail(pace)
+    busy = facts.tail(load)
+    if not slow >= _LOADED * unloaded > 0:
+        return None
+    if not (
+        _is_calibrated(facts)
+        and busy >= _VARIED
+        and float(np.ptp(np.quantile(load, (0.1, 0.9)))) < _VARIED
+    ):
+        line = facts.line(load, pace)
+        if line is None or line.correlation < CORRELATED:
+            return None
+        by_load = line.slope * (busy - _least_busy(facts))
+        if by_load < _LOAD_EXPLAINS * (slow - unloaded):
+            return None
+    return Finding(
+        "batch_contention",
+        "decode slows down while other requests run",
+        "cap the batch or the concurrency, or add a replica",
+        (
+            *evidence,
+            *kv_pressure(facts),
+            (
+                f"a token takes {times(slow / unloaded)} as long with"
+                f" {busy:.0f} other requests at the server as without load"
+            ),
+        ),
+        "a token takes as long without other requests",
+        (SegmentName.DECODE,),
+    )
+
+
+def _is_calibrated(facts: Facts) -> bool:
+    """Return whether the time per token of a single request is known."""
+    return facts.calibration is not None and not isnan(facts.calibration.tpot_ns)
+
+
+def _unloaded(facts: Facts, pace: NDArray[np.float64]) -> float:
     """Return the time per token without load: calibrated, or of the least loaded tenth."""
-    if facts.calibration is not None and not isnan(facts.calibration.tpot_ns):
+    if facts.calibration is not None and _is_calibrated(facts):
         return facts.calibration.tpot_ns
-    known = np.flatnonzero(~np.isnan(per_token))
+    known = np.flatnonzero(~np.isnan(pace))
     load = facts.load_at_server
     least = known[np.argsort(load[known], kind="stable")[: max(10, len(known) // 10)]]
-    return float(np.median(per_token[least])) if len(least) else nan
+    return float(np.median(pace[least])) if len(least) else nan
 
 
 def _least_busy(facts: Facts) -> float:
@@ -140,18 +322,37 @@ def _least_busy(facts: Facts) -> float:
     return float(np.quantile(facts.load_at_server, 0.05))
 
 
-def _is_buffered(facts: Facts) -> bool:
-    buffered = facts.table.number("buffered")[facts.attribution.tail]
-    return bool(np.nan_to_num(buffered).mean() >= 0.5)
+def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
+    """
+    Return the finding that other requests' prompts slow a stream down.
+
+    Both more prompts and more streams slow a batch down, and both grow with the load. The prompts
+    are the cause if the time per token follows them beyond what the load explains, and more so
+    than it follows the load beyond what they explain.
+    """
+    met, load = _prompts_met(facts), facts.load_at_server
+    time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
+    by_prompts, by_load = beyond(met, time, load), beyond(load, time, met)
+    if by_prompts < CORRELATED or by_prompts < by_load or facts.tail(met) <= facts.typical(met):
+        return None
+    return _interfering(
+        (
+            *evidence,
+            (
+                "the time per token follows the prompts of other requests that the server processes"
+                f" meanwhile (rank correlation {by_prompts:.1f} beyond that with the load)"
+            ),
+        )
+    )
 
 
-def _buffered(evidence: list[str]) -> Finding:
+def _interfering(evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "buffering",
-        "a proxy holds the stream back and delivers it in bursts",
-        "switch the proxy's response buffering off, and flush each event",
-        (*evidence, "streams arrive in one burst although the server generates them steadily"),
-        "chunks arrive one by one",
+        "prefill_interference",
+        "streams stall while the server processes other requests' prompts",
+        "process prompts in chunks, or separate long prompts",
+        evidence,
+        "streams stall without other requests' prompts",
         (SegmentName.DECODE,),
     )
 
@@ -160,13 +361,8 @@ def _stalls(facts: Facts) -> Finding | None:
     """Return the finding on long gaps in otherwise even streams; ``None`` if there are none."""
     table, tail, typical = facts.table, facts.attribution.tail, facts.attribution.typical
     longest, usual = table.number("chunk_gap_max"), table.number("chunk_gap_median")
-    stalled = np.nan_to_num(table.number("stalled"))
-    decode_excess = facts.leader.excess_ns
-    if not np.isfinite(usual[tail]).any() or decode_excess <= 0 or not len(typical):
-        return None
-    more = float(stalled[tail].mean() - stalled[typical].mean())
-    even = facts.tail(usual) < LONGER * facts.typical(usual)
-    if not even or more < _STALL_EXPLAINS * decode_excess:
+    stalled = _stalled(facts)
+    if not np.isfinite(usual[tail]).any() or not len(typical):
         return None
     evidence = (
         (
@@ -174,38 +370,62 @@ def _stalls(facts: Facts) -> Finding | None:
             f" {milliseconds(float(stalled[typical].mean()))} of typical ones"
         ),
         f"half of the slow requests have a gap of {milliseconds(facts.tail(longest))} or more",
-        f"the other gaps are as usual: {milliseconds(facts.tail(usual))}",
+        f"a usual gap takes {milliseconds(facts.tail(usual))}",
     )
-    paused = facts.tail(np.nan_to_num(table.number("gc_s")))
     if _meets_prefills(facts):
-        return Finding(
-            "prefill_interference",
-            "streams stall while the server processes other requests' prompts",
-            "process prompts in chunks, or separate long prompts",
-            (*evidence, "long prompts of other requests begin during the stalled streams"),
-            "streams stall without other requests' prompts",
-            (SegmentName.DECODE,),
+        return _interfering(
+            (*evidence, "long prompts of other requests begin during the stalled streams")
         )
-    host = "the process collects garbage meanwhile" if paused > 0 else "they follow no load"
-    evidence += tuple(kv_pressure(facts))
+    paused = facts.tail(np.nan_to_num(table.number("gc_s")))
+    follows = facts.line(facts.load_at_server, stalled)
+    if paused > 0:
+        evidence += ("the process collects garbage meanwhile",)
+    elif follows is not None and follows.correlation < _COINCIDE:
+        evidence += ("they follow no load",)
     return Finding(
         "random_stalls",
         "streams stall at random",
         "profile the server's host: memory, garbage collection, preemption",
-        (*evidence, host),
+        (*evidence, *kv_pressure(facts)),
         "stalls coincide with other requests",
         (SegmentName.DECODE,),
     )
 
 
+def _prompt_sizes(facts: Facts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the size of each prompt, in tokens or as the time of its work, and that time."""
+    work = facts.table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
+    size = facts.uncached_tokens
+    # A stall of the server makes the waits of others long too, so tokens are better evidence.
+    return (size if np.isfinite(size).any() else work), work
+
+
+def _prompts_met(facts: Facts) -> NDArray[np.float64]:
+    """
+    Return the size of the prompts that were processed after the first token of each stream.
+
+    The time in which they count is the same for all streams, because a slow stream would otherwise
+    meet more prompts than a fast one.
+    """
+    size, _ = _prompt_sizes(facts)
+    size = np.nan_to_num(size)
+    start = facts.table.start_ns.astype(np.float64)
+    first = start + np.nan_to_num(facts.table.number("time_to_first_token"))
+    lasts = float(np.median(start + facts.table.duration_ns - first))
+    met = np.zeros(len(facts.table))
+    for server in facts.servers:
+        order = np.argsort(first[server], kind="stable")
+        instants = first[server][order]
+        summed = np.concatenate([[0.0], np.cumsum(size[server][order])])
+        until = np.searchsorted(instants, first[server] + lasts, "right")
+        met[server] = summed[until] - summed[np.searchsorted(instants, first[server], "right")]
+    return met
+
+
 def _meets_prefills(facts: Facts) -> bool:
     """Return whether streams stall more if other requests' long prompts are processed meanwhile."""
     table = facts.table
-    work = table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
-    size = facts.uncached_tokens
-    if not np.isfinite(size).any():
-        # A stall of the server makes the waits of others long too, so tokens are better evidence.
-        size = work
+    size, work = _prompt_sizes(facts)
     start = table.start_ns.astype(np.float64)
     first = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
     begin = start + np.clip(first - work, 0, None)
@@ -219,6 +439,5 @@ def _meets_prefills(facts: Facts) -> bool:
         # Those that began before the stream ended, without those that ended before it began.
         before_end = np.searchsorted(begins, start[server] + table.duration_ns[server])
         met[server] = before_end - np.searchsorted(ends, start[server] + first[server], "right")
-    stalled = table.number("stalled")
-    line = facts.line((met > 0).astype(np.float64), stalled)
+    line = facts.line((met > 0).astype(np.float64), _stalled(facts))
     return line is not None and line.correlation >= _COINCIDE

@@ -19,7 +19,8 @@ from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
-from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
+from latspan._study.diagnose._leading import leading
+from latspan._study.diagnose._rulebook import explain, unreliable
 from latspan._study.diagnose._table import RequestTable, table_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._targets import Budget
@@ -34,6 +35,9 @@ _ESTIMATE_ERROR: Final = 0.36
 Lead that an estimated queue needs over prefill. A busy server needs longer for a prompt than an
 idle one, so the share of queue is up to 0.18 too large, and that of prefill as much too small.
 """
+
+_MOST_UNEXPLAINED: Final = 0.5
+"""Share of the time in no segment above which no cause is named."""
 
 _LARGE: Final = 0.30
 """Share that one segment needs for its cause to be named: below, the time is spread out."""
@@ -106,8 +110,8 @@ class Diagnosis:
 
     @property
     def runner_up(self) -> Share | None:
-        """The segment with the second largest share."""
-        return self.shares[1] if len(self.shares) > 1 else None
+        """The segment that explains most after the leading one; ``None`` if there is none."""
+        return None if self.attribution is None else self.attribution.runner_up
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -183,7 +187,9 @@ def diagnose_table(
     if target is None:
         target = _target(table)
     facts = None
-    if attribution is not None and attribution.shares:
+    if attribution is not None:
+        facts = Facts(table, attribution, calibration, stable_tokens)
+        attribution = leading(facts)
         facts = Facts(table, attribution, calibration, stable_tokens)
     lacking, given_up = tuple(_lacking(table, noun)), _given_up(table, noun)
 
@@ -223,42 +229,45 @@ def diagnose_table(
 
 def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Diagnosis:
     attribution, goal = facts.attribution, facts.table.goal
-    leader = facts.leader
+    leader, runner_up, rival = attribution.leader, attribution.runner_up, attribution.rival
+    of = "of the difference" if attribution.by_excess else "of the time"
+
+    def part(share: Share) -> str:
+        return f"{share.name} ({percent(attribution.weight(share))})"
+
     unexplained = attribution.share(SegmentName.UNATTRIBUTED)
-    if unexplained > MOST_UNEXPLAINED and (
-        leader.name == SegmentName.UNATTRIBUTED or unexplained > 0.5
-    ):
+    leads = leader.name == SegmentName.UNATTRIBUTED and attribution.weight(leader) >= _LARGE
+    if unexplained > _MOST_UNEXPLAINED or leads:
+        fraction = percent(attribution.weight(leader)) if leads else percent(unexplained)
         return result(
             Conclusion.NOT_INSTRUMENTED,
-            f"{percent(unexplained)} of the time at {goal} is in no segment: name the work outside"
-            " your calls with latspan.stage, and record again.",
+            f"{fraction} {of if leads else 'of the time'} at {goal} is in no segment: name the work"
+            " outside your calls with latspan.stage, and record again.",
         )
     finding = explain(facts)
     units = f"slow {noun}"
     if attribution.is_extended:
         units = f"the slowest {len(attribution.tail)} {noun}"
-    of = f"of the time of {units} ({percent(leader.low)} to {percent(leader.high)})"
+    compared = f"{units} take {milliseconds(attribution.tail_ns)}"
+    compared += f" and typical ones {milliseconds(attribution.typical_ns)}"
     if finding is not None and finding.cause in _WHATEVER_LEADS:
         return result(Conclusion.FIX, f"At {goal}, {finding.summary}.", finding)
-    runner_up = attribution.shares[1] if len(attribution.shares) > 1 else None
-    if leader.share < _LARGE:
+    if attribution.weight(leader) < _LARGE:
         return result(
             Conclusion.SPREAD_OUT,
-            f"No segment has 30 % of the time at {goal}: the largest is {leader.name} with"
-            f" {percent(leader.share)}. Compare components with a budget.",
+            f"At {goal}, {compared}, and no segment has 30 % {of}: the largest is {part(leader)}."
+            " Compare components with a budget.",
             finding,
         )
     covered = () if finding is None else finding.segments
-    rival = attribution.rival
     if rival is not None and rival.name not in covered:
         slow = min(leader, rival, key=lambda share: share.independent)
         values = count(round(slow.independent), "independent value")
         return result(
             Conclusion.TIE,
-            f"At {goal}, {leader.name} ({percent(leader.share)}) and {rival.name}"
-            f" ({percent(rival.share)}) of the time of {units} are too close to call:"
-            f" {slow.name} changes so slowly that"
-            f" this recording holds only about {values} of it. Measure for longer.",
+            f"At {goal}, {compared}; {part(leader)} and {part(rival)} {of} are too close to call:"
+            f" {slow.name} changes so slowly that this recording holds only about {values} of it."
+            " Measure for longer.",
             finding,
         )
     if (
@@ -268,17 +277,20 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     ):
         return result(
             Conclusion.TIE,
-            f"At {goal}, {leader.name} ({percent(leader.share)}) and {runner_up.name}"
-            f" ({percent(runner_up.share)}) of the time of {units} are too close to call:"
-            f" begin with {leader.name}.",
+            f"At {goal}, {compared}; {part(leader)} and {part(runner_up)} {of} are too close to"
+            f" call: begin with {leader.name}.",
             finding,
         )
+    low, high = (percent(min(max(each, 0.0), 1.0)) for each in attribution.interval(leader))
+    share = f"{percent(attribution.weight(leader))} {of} ({low} to {high})"
     summary = f": {finding.summary}" if finding is not None else ""
-    return result(
-        Conclusion.FIX,
-        f"At {goal}, {leader.name} is {percent(leader.share)} {of}{summary}.",
-        finding,
-    )
+    if attribution.by_excess:
+        sentence = f"{compared}; {leader.name} is {share}"
+    elif attribution.differs:
+        sentence = f"{compared}, and both have it: {leader.name} is {share}"
+    else:
+        sentence = f"{units} take little longer than typical ones; {leader.name} is {share}"
+    return result(Conclusion.FIX, f"At {goal}, {sentence}{summary}.", finding)
 
 
 def _is_uncertain(leader: Share, runner_up: Share) -> bool:

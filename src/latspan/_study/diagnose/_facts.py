@@ -18,7 +18,7 @@ from latspan import semconv
 from latspan._segments import SegmentName
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
-from latspan._study.diagnose._line import LEAST_POINTS, Line, fitted
+from latspan._study.diagnose._line import LEAST_POINTS, Line, correlation, fitted
 from latspan._study.diagnose._table import RequestTable
 from latspan._study.stats import hypergeometric_tail
 
@@ -34,11 +34,20 @@ _SIGNIFICANT: Final = 0.01
 _LIFT: Final = 1.5
 _FOLLOWS: Final = 0.5
 _RISEN: Final = 1.4
-_ARRIVALS: Final = 10
-"""Mean number of arrivals per window, when arrivals are counted in windows of equal length."""
+_ARRIVALS: Final = (3, 5, 10, 20)
+"""Mean numbers of arrivals per window, when arrivals are counted in windows of equal length."""
+
+_HARDLY: Final = 0.5
+"""Mean number of others in flight below which a request is nearly alone."""
+
+_SHORT: Final = 0.25
+"""Fraction of the time of slow requests below which a time is short."""
 
 _PARTS: Final = 4
-_LEAST_LOADED: Final = 3
+_LEVELS: Final = 3
+"""Number of levels of load at which a group is compared with the other units."""
+
+_LEAST_AT_LEVEL: Final = 5
 _SLOWER: Final = 1.3
 """A group is slow if its median is more than this many times the median of the other units. It must
 be slow in at least three of the four quarters of the recording."""
@@ -60,6 +69,10 @@ _EXPLAINS: Final = 0.6
 Fraction of the tail band that one group must hold to explain it. If a group is smaller than the
 band, this fraction of the group must be in the band.
 """
+
+
+_SAVED: Final = 0.5
+"""Fraction of the difference between slow and typical units that goes without a slow group."""
 
 
 class SlowGroup(NamedTuple):
@@ -194,8 +207,8 @@ class Facts:
 
     @property
     def leader(self) -> Share:
-        """The segment with the largest share."""
-        return self.attribution.shares[0]
+        """The segment that explains the percentile."""
+        return self.attribution.leader
 
     def tail(self, values: NDArray[np.float64]) -> float:
         """Return the median of a column in the tail band; NaN if it has no value there."""
@@ -223,22 +236,36 @@ class Facts:
         """
         Variance of the number of arrivals, divided by the variance for independent arrivals.
 
-        It is 1 for independent arrivals, and about n if n requests always arrive together.
+        It is 1 for independent arrivals, and about n if n requests always arrive together. It is
+        the largest value of several lengths of windows, because bursts may be short or long. NaN if
+        there are too few requests.
 
         Source: the index of dispersion for counts; Gusella (1991), characterizing the variability
         of arrival processes with indexes of dispersion.
         """
         start = self.table.start_ns
-        windows = len(start) // _ARRIVALS
-        if windows < LEAST_POINTS:
-            return nan
-        counts, _ = np.histogram(start, bins=windows)
-        return float(counts.var() / counts.mean())
+        indexes = [
+            float(counts.var() / counts.mean())
+            for arrivals in _ARRIVALS
+            if (windows := len(start) // arrivals) >= LEAST_POINTS
+            for counts, _ in (np.histogram(start, bins=windows),)
+        ]
+        return max(indexes, default=nan)
 
-    def ratio(self, name: str) -> float:
-        """Return the median of a fact in the tail band as a multiple of the typical one."""
-        typical = self.typical(self.table.number(name))
-        return self.tail(self.table.number(name)) / typical if typical else nan
+    def trend(self, values: NDArray[np.float64]) -> float:
+        """Return the rank correlation of a column with the order of the starts, in [-1, 1]."""
+        known = np.isfinite(values)
+        return correlation(np.flatnonzero(known).astype(np.float64), values[known])
+
+    def follows_load(self, values: NDArray[np.float64]) -> float:
+        """Return the rank correlation of a column with the requests in flight, in [-1, 1]."""
+        known = np.isfinite(values)
+        return correlation(self.in_flight[known], values[known])
+
+    def quick_alone(self, values: NDArray[np.float64], long: float) -> bool:
+        """Return whether a time is short for requests that had hardly any others beside them."""
+        alone = values[(self.in_flight < _HARDLY) & np.isfinite(values)]
+        return len(alone) >= LEAST_POINTS and float(np.median(alone)) <= _SHORT * long
 
     def is_spread(self, share: Share) -> bool:
         """Return whether a segment is long in typical units too, and not in the tail alone."""
@@ -371,13 +398,13 @@ class Facts:
 
     def _is_slow_throughout(self, group: SlowGroup) -> bool:
         """
-        Return whether a group is slow throughout the recording, and also at low load.
+        Return whether a group is slow throughout the recording, and also at equal load.
 
         The group must be slow in at least three of the four quarters of the recording. It must also
-        be slow at low load: one third of its units, those that met the lowest load, are compared
-        with the units outside the group that met the same load. One long queue delays many requests
-        of one server at the same time. Fisher's exact test alone would then report this server as a
-        slow group, so the group must be slow in several quarters.
+        be slow at equal load: units that met the same load at their server are compared, at half or
+        more of three levels of load. One long queue delays many requests of one server at the same
+        time. Fisher's exact test alone would then report this server as a slow group, so the group
+        must be slow in several quarters.
         """
         inside, values = self.members(group), self.table.value_ns
 
@@ -391,25 +418,49 @@ class Facts:
         # A group whose server has more to do, and is as fast as the others at the same load, is
         # not slow by itself.
         load = self.in_flight_at_server
-        own = np.flatnonzero(inside)
-        least = own[np.argsort(load[own], kind="stable")][: max(1, len(own) // _LEAST_LOADED)]
-        low, high = load[least[0]], load[least[-1]]
-        others = np.flatnonzero(~inside & (load >= low) & (load <= high))
-        return len(others) < LEAST_POINTS or is_slow(np.concatenate([least, others]))
+        low, high = (
+            end(float(end_of(load[rows])) for rows in (inside, ~inside))
+            for end, end_of in ((max, np.min), (min, np.max))
+        )
+        alike = np.flatnonzero((load >= low) & (load <= high))
+        levels = [
+            rows
+            for rows in np.array_split(alike[np.argsort(load[alike], kind="stable")], _LEVELS)
+            if min(inside[rows].sum(), (~inside[rows]).sum()) >= _LEAST_AT_LEVEL
+        ]
+        return not levels or sum(map(is_slow, levels)) >= len(levels) / 2
 
     def saves(self, group: SlowGroup) -> bool:
         """
         Return whether the group is the one delay to fix: the percentile falls enough without it.
 
-        The percentile must fall by more than the mean time of the largest segment of the other
-        units. Otherwise that segment is a larger delay, which all units have, and must be fixed.
+        If slow units differ from typical ones, half of the difference must go with the group.
+        Otherwise the percentile must fall by more than the mean time of the largest segment of the
+        other units, because that segment is a larger delay, which all units have.
         """
         others = ~self.members(group) & ~np.isnan(self.table.value_ns)
         percentile = self.table.goal.percentile
         whole = float(np.nanpercentile(self.table.value_ns, percentile))
         without = float(np.percentile(self.table.value_ns[others], percentile))
+        if self.attribution.by_excess:
+            return whole - without >= _SAVED * (whole - self.attribution.typical_ns)
         means = self.table.segments_ns[others].mean(axis=0, dtype=np.float64)
         return whole - without > float(means.max())
+
+    def slower_in(self, group: SlowGroup) -> tuple[str, float, float]:
+        """
+        Return the segment in which a group loses most.
+
+        Returns:
+            Its name, and its mean time per unit of the group and of the others, in nanoseconds.
+        """
+        inside, usable = self.members(group), ~np.isnan(self.table.value_ns)
+        own, others = (
+            self.table.segments_ns[rows].mean(axis=0, dtype=np.float64)
+            for rows in (inside & usable, ~inside & usable)
+        )
+        most = int(np.argmax(own - others))
+        return self.table.names[most], float(own[most]), float(others[most])
 
     def members(self, group: SlowGroup) -> NDArray[np.bool_]:
         """Return which units belong to a group."""

@@ -19,6 +19,8 @@ __all__ = ["Finding", "kv_pressure", "milliseconds", "times", "waiting"]
 _KV_FULL: Final = 0.9
 """Used fraction of the KV cache from which requests wait for it, or are evicted from it."""
 
+_KV_NEARLY_FULL: Final = 0.8
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -70,6 +72,14 @@ def waiting(facts: Facts) -> list[str]:
 def kv_pressure(facts: Facts) -> list[str]:
     """Return the evidence of the server's metrics for a full KV cache; empty if it is not full."""
     kv = facts.sampled("kv_usage")
-    if kv is None or kv[0] < _KV_FULL:
+    if kv is None or (kv[0] < _KV_FULL and not _next_does_not_fit(facts, kv[0])):
         return []
     return [f"the KV cache is {percent(kv[0])} full during slow requests"]
+
+
+def _next_does_not_fit(facts: Facts, usage: float) -> bool:
+    """Return whether requests wait, and the KV cache has no room for one more like the others."""
+    running, waits = facts.sampled("requests_running"), facts.sampled("requests_waiting")
+    if running is None or waits is None or waits[0] <= 0 or running[0] < 1:
+        return False
+    return usage >= _KV_NEARLY_FULL and usage * (running[0] + 1) / running[0] > 1

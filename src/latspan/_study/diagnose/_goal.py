@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._metrics import FIRST_TOKENS
+from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import Kind
 from latspan._targets import PercentileGoal, parse_percentile_goal
 from latspan.errors import ConfigError
@@ -13,7 +13,7 @@ from latspan.errors import ConfigError
 __all__ = ["DURATION", "Goal", "goal_of", "parse_goal"]
 
 DURATION: Final = "duration"
-_EXPLAINED: Final = (DURATION, *FIRST_TOKENS)
+_EXPLAINED: Final = (DURATION, *FIRST_TOKENS, *OF_PACE)
 """Metrics that segments add up to, so that their time can be divided among them."""
 
 
@@ -23,7 +23,8 @@ class Goal(PercentileGoal):
     The percentile of a metric that a diagnosis explains.
 
     Args:
-        metric: ``duration``, ``time_to_first_token`` or ``time_to_first_visible_token``.
+        metric: ``duration``, ``time_to_first_token``, ``time_to_first_visible_token``,
+            ``time_per_output_token`` or ``chunk_gap_max``.
         percentile: In [50, 100).
         limit_ns: Target of the percentile in nanoseconds; ``None`` without one.
         kind: Kind of the units: requests or calls; ``None`` for the outermost kind that occurs.
@@ -44,6 +45,9 @@ class Goal(PercentileGoal):
                 f"'{self.metric}' cannot be divided into segments",
                 hint=f"use one of {', '.join(_EXPLAINED)}",
             )
+        if self.kind is None and self.metric in OF_PACE:
+            # A request with several calls has no pace of its own.
+            object.__setattr__(self, "kind", Kind.CALL)
         if not 50 <= self.percentile < 100:
             raise ConfigError(
                 f"p{self.percentile:g} is not a percentile to diagnose",

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CORRELATED", "LEAST_POINTS", "Line", "fitted"]
+__all__ = ["CORRELATED", "LEAST_POINTS", "Line", "beyond", "correlation", "fitted"]
 
 LEAST_POINTS: Final = 10
 """Number of points below which no line is fitted."""
@@ -59,11 +59,28 @@ def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
     differ = a[first] != a[second]
     slopes = (b[first] - b[second])[differ] / (a[first] - a[second])[differ]
     slope = float(np.median(slopes))
-    return Line(float(np.median(b - slope * a)), slope, _rank_correlation(a, b))
+    return Line(float(np.median(b - slope * a)), slope, correlation(a, b))
 
 
-def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return Spearman's correlation."""
+def beyond(x: NDArray[np.float64], y: NDArray[np.float64], given: NDArray[np.float64]) -> float:
+    """
+    Return how far one value follows another one beyond what a third one explains, in [-1, 1].
+
+    It is 0 if fewer than ten units have all three.
+
+    Source: partial rank correlation, for example Kendall, Biometrika 32 (1942).
+    """
+    known = np.isfinite(x) & np.isfinite(y) & np.isfinite(given)
+    if known.sum() < LEAST_POINTS:
+        return 0.0
+    x, y, given = x[known], y[known], given[known]
+    both, left, right = correlation(x, y), correlation(x, given), correlation(y, given)
+    unexplained = (1 - left**2) * (1 - right**2)
+    return float((both - left * right) / np.sqrt(unexplained)) if unexplained > 1e-9 else 0.0
+
+
+def correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return Spearman's correlation of two finite columns; 0 if one of them is constant."""
     first, second = _ranks(a), _ranks(b)
     spread = first.std() * second.std()
     if not spread:

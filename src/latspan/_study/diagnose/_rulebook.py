@@ -9,24 +9,25 @@ segment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from latspan._drawing import percent
+from latspan._metrics import FIRST_TOKENS
 from latspan._segments import STAGE_KINDS, SegmentName, Stage
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server
-from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._facts import Facts, SlowGroup
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 
-__all__ = ["MOST_UNEXPLAINED", "explain", "unreliable"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["explain", "unreliable"]
 
 Rule = Callable[[Facts], Finding | None]
-
-MOST_UNEXPLAINED: Final = 0.25
-"""Fraction of unattributed time in the tail band above which no cause is named."""
 
 
 def _pool(facts: Facts) -> Finding | None:
@@ -56,6 +57,11 @@ _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.DECODE: decoding.decode,
 }
 
+_BEHIND_A_BUFFER: Final = frozenset(
+    {SegmentName.SERVER_WAIT, SegmentName.NETWORK, SegmentName.PREFILL, SegmentName.DECODE}
+)
+"""Segments in which a stream that is held back appears before its first token."""
+
 _IN_MODEL_SERVER: Final = {
     Stage.QUEUE: server.queue,
     Stage.MODEL_LOAD: server.loading,
@@ -68,7 +74,43 @@ _COLD: Final = 3.0
 
 _FIRST: Final = 5
 _IDLE_NS: Final = 30e9
+_IDLE_QUANTILES: Final = (0.5, 0.75, 0.9)
+"""Quantiles of the idle times from which a server may be cold."""
+
+_LEAST_IDLE: Final = 10
+_LEAST_BEGINS: Final = 3
+_TWICE: Final = 2.0
+_MOSTLY: Final = 0.5
+
+_EARLY: Final = 0.2
+"""Fraction of the requests that may be slow because the system has just started."""
+
+_COLD_AT_FIRST: Final = frozenset(
+    {
+        *(SegmentName.CONNECT, SegmentName.PREPARE, SegmentName.MODEL_LOAD),
+        *(SegmentName.SERVER_WAIT, SegmentName.PREFILL, SegmentName.DECODE),
+    }
+)
+"""Segments that are longer in a system that has just started; a queue has other causes."""
+
 _SIMILAR: Final = 1.3
+
+_PLACES: Final = (
+    "server",
+    "replica",
+    "backend",
+    "host",
+    "pod",
+    "node",
+    "instance",
+    "zone",
+    "region",
+)
+"""Parts of the names of attributes whose values requests need not use."""
+
+_CAPACITY: Final = frozenset(
+    {SegmentName.QUEUE, SegmentName.SERVER_WAIT, SegmentName.GATEWAY, SegmentName.POOL_WAIT}
+)
 
 
 def explain(facts: Facts) -> Finding | None:
@@ -78,6 +120,10 @@ def explain(facts: Facts) -> Finding | None:
         if finding is not None:
             return finding
     name = facts.leader.name
+    until_first = facts.table.goal.metric in FIRST_TOKENS
+    if name in _BEHIND_A_BUFFER and until_first and decoding.is_buffered(facts):
+        # A server generates tokens one by one, so the first one has waited for the others.
+        return decoding.buffered(facts)
     if name == SegmentName.UNATTRIBUTED:
         return None
     kind = facts.table.kinds.get(name, name)
@@ -102,25 +148,69 @@ def unreliable(failed: int, units: int, percentile: float) -> Finding | None:
 
 
 def _cold_start(facts: Facts) -> Finding | None:
-    """Return the finding if the tail consists of the first requests after a start or idle time."""
-    table, tail = facts.table, facts.attribution.tail
-    gaps = np.diff(table.start_ns.astype(np.float64))
-    begins = [0, *(np.flatnonzero(gaps > _IDLE_NS) + 1)]
+    """
+    Return the finding if the tail consists of the first requests after a start or idle time.
+
+    Most starts must be slow: in sparse traffic, some slow requests happen to be the first ones. How
+    long a server must be idle to be cold is not known, so several lengths are tried.
+    """
+    idle_ns = _idle_before(facts)
+    some = idle_ns[idle_ns > 0]
+    lengths = [_IDLE_NS]
+    if len(some) >= _LEAST_IDLE:
+        lengths += [float(each) for each in np.quantile(some, _IDLE_QUANTILES)]
+    for length_ns in lengths:
+        begins = np.flatnonzero(idle_ns >= length_ns)
+        found = _slow_first(facts, np.union1d([0], begins), _FIRST if length_ns >= _IDLE_NS else 1)
+        others = (idle_ns > 0) & (idle_ns < length_ns)
+        if found is None or (len(begins) < _LEAST_BEGINS and length_ns < _IDLE_NS):
+            continue
+        slow, finding = found
+        seldom = float(slow[others].mean()) if others.any() else 0.0
+        if not seldom or float(slow[begins].mean()) > _TWICE * seldom:
+            return finding
+    if facts.leader.name not in _COLD_AT_FIRST:
+        return None
+    early = np.arange(len(facts.table)) < len(facts.table) * _EARLY
+    found = _of_first(facts, early)
+    return None if found is None or not found[0][:_FIRST].any() else found[1]
+
+
+def _idle_before(facts: Facts) -> NDArray[np.float64]:
+    """Return the time without any request in flight before each one; 0 if there was none."""
+    start = facts.table.start_ns.astype(np.float64)
+    ends = np.maximum.accumulate(start + facts.table.duration_ns)
+    idle = np.zeros(len(start))
+    idle[1:] = np.clip(start[1:] - ends[:-1], 0, None)
+    return idle
+
+
+def _slow_first(
+    facts: Facts, begins: NDArray[np.int64], least: int
+) -> tuple[NDArray[np.bool_], Finding] | None:
+    """Return which of the first requests after idle times are slow, if most starts are."""
+    table = facts.table
     first = np.zeros(len(table), dtype=bool)
-    values = table.value_ns
     for begin in begins:
         # A request that starts while the first one still runs waits for the same thing.
-        ready = table.start_ns[begin] + np.nan_to_num(values[begin])
+        ready = table.start_ns[begin] + np.nan_to_num(table.value_ns[begin])
         until = int((table.start_ns < ready).sum())
-        first[begin : max(begin + _FIRST, until)] = True
+        first[begin : max(begin + least, until)] = True
+    found = _of_first(facts, first)
+    return None if found is None or found[0][begins].mean() < _MOSTLY else found
+
+
+def _of_first(facts: Facts, first: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Finding] | None:
+    """Return the finding if some first requests account for most of the excess of the tail."""
+    values, tail = facts.table.value_ns, facts.attribution.tail
     warm = float(np.nanmedian(values[~first])) if (~first).any() else float("nan")
     slow = first & (values > _COLD * warm)
     # The band holds more units than were cold, so their share of its excess decides.
     excess = np.clip(np.nan_to_num(values[tail] - warm), 0, None)
     share = float(excess[slow[tail]].sum() / excess.sum()) if excess.sum() else 0.0
-    if slow.sum() == 0 or share < 0.5:
+    if slow.sum() == 0 or share < _MOSTLY or _are_larger(facts, slow):
         return None
-    return Finding(
+    return slow, Finding(
         "cold_start",
         "the first requests after a start or an idle time are slow",
         "warm up before users arrive: connections, model, caches",
@@ -136,23 +226,31 @@ def _cold_start(facts: Facts) -> Finding | None:
     )
 
 
-def _slow_group(facts: Facts) -> Finding | None:
-    """Return the finding if most of the tail has one route, model, replica or tenant."""
-    group = facts.slow_group
-    if group is None or group.median_ns < _SIMILAR * group.others_ns or not facts.saves(group):
-        return None
-    inside = facts.members(group)
+def _are_larger(facts: Facts, inside: NDArray[np.bool_]) -> bool:
+    """Return whether some units have longer prompts or answers than the others."""
     for name in ("input_tokens", "output_tokens"):
         values = facts.table.number(name)
         own = values[inside & ~np.isnan(values)]
         others = values[~inside & ~np.isnan(values)]
         if len(own) and len(others) and np.median(own) > _SIMILAR * np.median(others):
-            # Its requests are larger, and the rule of the segment explains that.
-            return None
+            return True
+    return False
+
+
+def _slow_group(facts: Facts) -> Finding | None:
+    """Return the finding if most of the tail has one route, model, replica or tenant."""
+    group = facts.slow_group
+    if group is None or group.median_ns < _SIMILAR * group.others_ns or not facts.saves(group):
+        return None
+    if _are_larger(facts, facts.members(group)):
+        # The rule of the segment explains that.
+        return None
+    segment, own, others = facts.slower_in(group)
     return Finding(
         "slow_group",
-        f"requests of one {group.attribute} are slow: '{group.value}'",
-        f"take '{group.value}' out, or isolate it, and compare",
+        f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
+        f" ({milliseconds(own)} against {milliseconds(others)})",
+        _group_lever(group, segment),
         (
             (
                 f"'{group.value}' has {percent(group.of_all)} of the requests and"
@@ -165,5 +263,15 @@ def _slow_group(facts: Facts) -> Finding | None:
             ),
         ),
         f"the same requests are as slow elsewhere as at '{group.value}'",
-        (facts.leader.name,),
+        (segment,),
     )
+
+
+def _group_lever(group: SlowGroup, segment: str) -> str:
+    """Return what to change about a slow group: a place can be left, and a tenant cannot."""
+    value = group.value
+    if any(place in group.attribute.lower() for place in _PLACES):
+        return f"take '{value}' out of the rotation, compare, and look at {segment} there"
+    if segment in _CAPACITY:
+        return f"give '{value}' capacity of its own, and look at {segment} of its requests"
+    return f"shorten {segment} for '{value}': compare what it does there with the others"

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from math import isnan
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from latspan._drawing import percent
+from latspan._metrics import FIRST_TOKENS
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import LONGER, Facts
+from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times, waiting
 from latspan._study.diagnose._line import CORRELATED
 
-__all__ = ["behind_the_pool", "loading", "prefill", "queue", "reasoning", "server_wait"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "behind_the_pool",
+    "is_long_prefill",
+    "loading",
+    "prefill",
+    "queue",
+    "reasoning",
+    "server_wait",
+]
 
 _BEHIND_POOL: Final = 0.25
 """Share of the wait in the server from which a wait for a connection is its consequence."""
@@ -35,6 +47,34 @@ _LEAST_ALONE: Final = 10
 
 _WAY: Final = 0.5
 """Wait of requests alone at the server, relative to the tail's, that shows a long path."""
+
+_EVEN: Final = 1.5
+"""Mean wait of slow requests over that of the quickest tenth below which all wait as long."""
+
+_VARIED: Final = 1.0
+"""Difference between a high and a low load from which the recording tested the load."""
+
+_GROWS: Final = 0.5
+"""Rank correlation of the wait with the time of arrival from which it grows through a recording."""
+
+_DECIDES: Final = 0.5
+"""Rank correlation of a wait with a number of tokens from which these may explain it."""
+
+_EXPLAINED: Final = 0.5
+"""Fraction of the excess that a number of tokens must explain."""
+
+_PER_TOKENS: Final = 100
+_BEST_CACHED: Final = 0.95
+"""Quantile of the cached share of prompts that shows what a cache could hold."""
+
+_SIMILAR: Final = 1.3
+"""Ratio of the lengths of prompts below which they are as long."""
+
+_SLOW_TOKEN_NS: Final = 1e6
+"""Time per prompt token from which prefill is slow: 1,000 tokens take a second."""
+
+_QUARTERS: Final = 4
+_LEAST_DELAYED: Final = 3
 
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
@@ -80,34 +120,65 @@ def queue(facts: Facts) -> Finding | None:
             "slots are full too, so more memory would not shorten the queue",
             (SegmentName.QUEUE,),
         )
-    way = _is_the_way(facts)
-    if way is not None:
-        return way
-    waits = facts.table.segment(SegmentName.QUEUE)
-    never_empty = float(np.quantile(waits, 0.1)) >= _NEVER_EMPTY * leader.mean_ns
-    bursty = facts.burstiness >= _BURSTY
-    if bursty:
-        evidence.append(f"arrivals vary {times(facts.burstiness)} as much as independent ones")
-    waited_for_connections = facts.attribution.share(SegmentName.POOL_WAIT) > 0
-    if facts.is_spread(leader) and (never_empty or not bursty):
+    estimated = facts.calibration is None and leader.uncertain > _ESTIMATED
+    if estimated:
+        elsewhere = _is_the_way(facts) or _is_delayed(facts)
+        if elsewhere is not None:
+            return elsewhere
+    where = "in the server's queue"
+    if estimated:
+        where = "for the server to begin, in its queue or at a gateway that reports no time"
+    segments: tuple[str, ...] = (SegmentName.QUEUE,)
+    if facts.attribution.share(SegmentName.POOL_WAIT) > 0:
+        segments = (SegmentName.QUEUE, SegmentName.POOL_WAIT)
+    if _come_in_bursts(facts):
         return Finding(
-            "under_capacity",
-            "requests wait in the server's queue, typical ones too",
-            "add capacity (slots, replicas) or lower the load",
-            tuple(evidence),
-            "the queue stays at half the load",
-            (SegmentName.QUEUE, SegmentName.POOL_WAIT)
-            if waited_for_connections
-            else (SegmentName.QUEUE,),
+            "bursts",
+            f"bursts of requests wait {where}",
+            "smooth arrivals: admit fewer requests at a time, or batch adaptively",
+            (*evidence, f"arrivals vary {times(facts.burstiness)} as much as independent ones"),
+            "requests wait as long if they arrive evenly",
+            segments,
         )
+    evidence += _arrivals(facts)
     return Finding(
-        "bursts",
-        "bursts of requests wait in the server's queue",
-        "smooth arrivals: admit fewer requests at a time, or batch adaptively",
+        "under_capacity",
+        f"requests wait {where}",
+        "add capacity (slots, replicas) or lower the load",
         tuple(evidence),
-        "typical requests wait as long as slow ones",
-        (SegmentName.QUEUE,),
+        "the queue stays at half the load",
+        segments,
     )
+
+
+def _come_in_bursts(facts: Facts) -> bool:
+    """
+    Return whether requests wait because they arrive in bursts, and not because there are too many.
+
+    A queue that is never empty any more is not one of bursts: the load exceeds the capacity. Nor is
+    one of arrivals that vary as independent ones do.
+    """
+    waits = facts.table.segment(facts.leader.name)
+    late = waits[len(waits) // 2 :]
+    never_empty = float(np.quantile(late, 0.1)) >= _NEVER_EMPTY * facts.tail(waits)
+    return facts.burstiness >= _BURSTY and not never_empty
+
+
+def _arrivals(facts: Facts) -> list[str]:
+    """Return the evidence that there are too many requests, and not bursts of them."""
+    waits = facts.table.segment(facts.leader.name)
+    if facts.trend(waits) >= _GROWS:
+        first, *_, last = np.array_split(waits, _QUARTERS)
+        return [
+            (
+                "the wait grows through the recording:"
+                f" {milliseconds(float(np.median(first)))} in its first quarter,"
+                f" {milliseconds(float(np.median(last)))} in its last"
+            )
+        ]
+    if isnan(facts.burstiness):
+        return []
+    return [f"arrivals vary {times(facts.burstiness)} as much as independent ones, not in bursts"]
 
 
 def _is_the_way(facts: Facts) -> Finding | None:
@@ -116,16 +187,29 @@ def _is_the_way(facts: Facts) -> Finding | None:
 
     Some servers report no queue, and send the headers of a response when its work begins. The wait
     for the headers then includes the path there and back. A request that is alone at the server
-    does not queue, and the path takes as long for every request, the quickest included.
+    does not queue, and the path takes as long for every request, the quickest included, whatever
+    the load.
     """
-    leader, alone = facts.leader, facts.alone
-    if facts.calibration is not None or leader.uncertain <= _ESTIMATED:
-        return None
-    waits = facts.table.segment(SegmentName.QUEUE)[alone]
-    if len(waits) < _LEAST_ALONE:
-        return None
-    quickest = float(np.quantile(waits, 0.1))
-    if quickest < _WAY * leader.mean_ns:
+    leader = facts.leader
+    waits = facts.table.segment(SegmentName.QUEUE)
+    alone = waits[facts.alone]
+    low, high = (float(each) for each in np.quantile(waits, (0.1, 0.9)))
+    tested = float(np.ptp(np.quantile(facts.in_flight, (0.1, 0.9)))) >= _VARIED
+    if len(alone) >= _LEAST_ALONE:
+        quickest = float(np.quantile(alone, 0.1))
+        reason = (
+            f"{len(alone):,} requests were alone at the server, and nine in ten of them wait"
+            f" {milliseconds(quickest)} or more, which is not queueing"
+        )
+        is_way = quickest >= _WAY * leader.mean_ns
+    else:
+        reason = (
+            f"the wait hardly varies ({milliseconds(low)} to {milliseconds(high)} for eight in ten"
+            " requests) and does not follow the load, which is not queueing"
+        )
+        even = low >= _WAY * high and facts.follows_load(waits) < CORRELATED
+        is_way = even and tested and leader.mean_ns < _EVEN * low
+    if not is_way:
         return None
     return Finding(
         "network_distance",
@@ -136,13 +220,43 @@ def _is_the_way(facts: Facts) -> Finding | None:
                 f"slow requests wait {milliseconds(leader.mean_ns)} for the headers of the"
                 f" response, typical ones {milliseconds(leader.typical_ns)}"
             ),
-            (
-                f"{len(waits):,} requests were alone at the server, and nine in ten of them wait"
-                f" {milliseconds(quickest)} or more, which is not queueing"
-            ),
+            reason,
             *waiting(facts),
         ),
         "a request from the server's own host waits as long, or other clients use the server",
+        (SegmentName.QUEUE, SegmentName.NETWORK),
+    )
+
+
+def _is_delayed(facts: Facts) -> Finding | None:
+    """
+    Return the finding if a wait that was estimated as queue delays requests whatever the load.
+
+    A request that is alone at the server does not queue. If it is as often slow as others, the
+    delay is on the way.
+    """
+    waits, alone = facts.table.segment(SegmentName.QUEUE), facts.alone
+    slow = waits >= _WAY * facts.leader.mean_ns
+    if alone.sum() < _LEAST_ALONE or not slow.any() or facts.follows_load(waits) >= CORRELATED:
+        return None
+    if slow[alone].mean() < _WAY * slow.mean() or slow[alone].sum() < _LEAST_DELAYED:
+        return None
+    return Finding(
+        "network_jitter",
+        "the network, or a gateway or server that reports no time, delays some requests",
+        "bypass the gateway or pin the zone, and compare",
+        (
+            (
+                f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the headers of the"
+                f" response, typical ones {milliseconds(facts.leader.typical_ns)}"
+            ),
+            (
+                f"{percent(float(slow[alone].mean()))} of the {int(alone.sum()):,} requests that"
+                f" were alone at the server are among them, {percent(float(slow.mean()))} of all,"
+                " so they do not queue"
+            ),
+        ),
+        "a request from the server's own host is as slow",
         (SegmentName.QUEUE, SegmentName.NETWORK),
     )
 
@@ -193,24 +307,9 @@ def prefill(facts: Facts) -> Finding | None:
         evidence.append(
             f"slow requests have {slow:,.0f} prompt tokens on average, typical ones {typical:,.0f}"
         )
-    stable = facts.stable_tokens
-    cached = 0 if isnan(facts.cached_share) else facts.cached_share
-    if stable and tokens and stable >= _STABLE * tokens and uncached > tokens - stable / 2:
-        return Finding(
-            "reprocessed_prefix",
-            "the server processes the part that is the same in all prompts again",
-            "put the stable part first, and cache the prefix",
-            (
-                *evidence,
-                (
-                    f"{stable:,.0f} tokens are the same in all prompts;"
-                    f" {percent(cached)} of the prompt"
-                    " tokens come from a cache"
-                ),
-            ),
-            "the share of cached tokens is high and prefill remains",
-            (SegmentName.PREFILL,),
-        )
+    prefix = _reprocessed(facts)
+    if prefix:
+        return _reprocessing((*evidence, *prefix), SegmentName.PREFILL)
     if isnan(uncached) and facts.calibration is None:
         return Finding(
             "slow_prefill",
@@ -221,8 +320,8 @@ def prefill(facts: Facts) -> Finding | None:
             "prefill grows with the length of prompts",
             (SegmentName.PREFILL,),
         )
-    longer = uncached / max(facts.typical(facts.uncached_tokens), 1.0)
-    line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
+    time = facts.table.segment(SegmentName.PREFILL)
+    line = facts.line(facts.uncached_tokens, time)
     grows = line is not None and line.correlation >= CORRELATED
     if line is not None and grows:
         evidence.append(f"prefill grows by {line.slope / 1e3:.0f} µs per uncached prompt token")
@@ -231,7 +330,14 @@ def prefill(facts: Facts) -> Finding | None:
         evidence.append(
             f"at concurrency 1 it was {facts.calibration.per_token_ns / 1e3:.0f} µs per token"
         )
-    if not risen and (longer >= LONGER or grows or uncached >= _LONG_PROMPT):
+    more, fewer = facts.means(facts.uncached_tokens)
+    pace, usual = facts.means(time / np.maximum(facts.uncached_tokens, 1))
+    if facts.attribution.by_excess:
+        # What makes slow requests slower: more tokens, or more time per token.
+        is_length = (more - fewer) * usual >= (pace - usual) * more
+    else:
+        is_length = (grows or uncached >= _LONG_PROMPT) and not usual >= _SLOW_TOKEN_NS
+    if is_length and not risen:
         return Finding(
             "long_context",
             "the server processes long prompts",
@@ -250,8 +356,73 @@ def prefill(facts: Facts) -> Finding | None:
     )
 
 
+def is_long_prefill(facts: Facts) -> bool:
+    """Return whether typical requests have a longer prefill than they need."""
+    line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
+    risen = line is not None and facts.is_slower_than_calibrated(line)
+    tokens = facts.typical(facts.uncached_tokens)
+    pace = facts.typical(facts.table.segment(SegmentName.PREFILL)) / max(tokens, 1.0)
+    long = tokens >= _LONG_PROMPT or pace >= _SLOW_TOKEN_NS
+    return risen or long or bool(facts.stable_tokens and _reprocessed(facts))
+
+
+def _reprocessed(facts: Facts) -> list[str]:
+    """
+    Return the evidence that the server processes again what a cache could hold; empty without it.
+
+    Either a known part is the same in all prompts and is not read from a cache, or slow requests
+    have as long prompts as others, and read less of them from a cache.
+    """
+    prompt = facts.table.number("input_tokens")
+    tokens, uncached = facts.tail(prompt), facts.tail(facts.uncached_tokens)
+    stable = facts.stable_tokens
+    cached = 0 if isnan(facts.cached_share) else facts.cached_share
+    if stable and tokens and stable >= _STABLE * tokens and uncached > tokens - stable / 2:
+        return [
+            (
+                f"{stable:,.0f} tokens are the same in all prompts; {percent(cached)} of the prompt"
+                " tokens come from a cache"
+            )
+        ]
+    share = 1 - facts.uncached_tokens / np.maximum(prompt, 1)
+    (slow, _), (longer, typical) = facts.means(share), facts.means(prompt)
+    known = share[np.isfinite(share)]
+    if not len(known) or isnan(slow):
+        return []
+    possible = float(np.quantile(known, _BEST_CACHED))
+    if possible - slow < _STABLE or longer > _SIMILAR * typical:
+        return []
+    return [
+        (
+            f"slow requests read {percent(slow)} of their prompt tokens from a cache, and"
+            f" prompts that are as long {percent(possible)}"
+        )
+    ]
+
+
+def _reprocessing(evidence: tuple[str, ...], segment: SegmentName) -> Finding:
+    return Finding(
+        "reprocessed_prefix",
+        "the server processes a part of prompts again that a cache could hold",
+        "put the stable part first, and cache the prefix",
+        evidence,
+        "the share of cached tokens is high and the time remains",
+        (segment,),
+    )
+
+
 def server_wait(facts: Facts) -> Finding | None:
-    """Return the finding on a wait for the server that no evidence divides."""
+    """
+    Return the finding on a wait for the server that no report divides.
+
+    What the recording has decides as far as it does: the tokens that the wait follows, and whether
+    the stream arrived in one burst.
+    """
+    wait = facts.table.segment(SegmentName.SERVER_WAIT)
+    for explain in (_uncached_explain, _reasoning_explains, _answer_explains):
+        found = explain(facts, wait)
+        if found is not None:
+            return found
     return Finding(
         "server_wait",
         "the server works or lets requests wait; nothing separates queue and prefill",
@@ -261,6 +432,88 @@ def server_wait(facts: Facts) -> Finding | None:
             *waiting(facts),
         ),
         "the server reports its times",
+        (SegmentName.SERVER_WAIT,),
+    )
+
+
+def _follows(
+    facts: Facts, wait: NDArray[np.float64], tokens: NDArray[np.float64]
+) -> tuple[float, str] | None:
+    """
+    Return the time per token and its evidence if the tokens explain most of the excess in a wait.
+    """
+    line = facts.line(tokens, wait)
+    slow, typical = facts.means(tokens)
+    if line is None or line.correlation < _DECIDES or isnan(slow + typical):
+        return None
+    if line.slope * (slow - typical) < _EXPLAINED * facts.leader.excess_ns:
+        return None
+    return line.slope, (
+        f"the wait grows by {milliseconds(line.slope * _PER_TOKENS)} per {_PER_TOKENS:,} of them"
+        f" (rank correlation {line.correlation:.1f})"
+    )
+
+
+def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
+    found = _follows(facts, wait, facts.uncached_tokens)
+    if found is None or not facts.attribution.by_excess:
+        return None
+    prefix = _reprocessed(facts)
+    slow, typical = facts.means(facts.uncached_tokens)
+    evidence = (
+        f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",
+        f"they have {slow:,.0f} prompt tokens that come from no cache, typical ones {typical:,.0f}",
+        found[1],
+    )
+    if prefix:
+        return _reprocessing((*evidence, *prefix), SegmentName.SERVER_WAIT)
+    return Finding(
+        "long_context",
+        "the wait for the server follows the length of prompts",
+        "trim or compress the context, for example fewer passages",
+        evidence,
+        "short prompts wait as long",
+        (SegmentName.SERVER_WAIT,),
+    )
+
+
+def _reasoning_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
+    tokens = facts.table.number("reasoning_tokens")
+    found = _follows(facts, wait, tokens)
+    if found is None:
+        return None
+    slow, typical = facts.means(tokens)
+    return Finding(
+        "reasoning",
+        "the model reasons before it answers, without sending what it thinks",
+        "lower the reasoning effort, and show progress meanwhile",
+        (
+            f"slow requests have {slow:,.0f} reasoning tokens, typical ones {typical:,.0f}",
+            found[1],
+        ),
+        "requests without reasoning wait as long",
+        (SegmentName.SERVER_WAIT,),
+    )
+
+
+def _answer_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
+    """Return the finding that a response without a stream takes long because it is long."""
+    tokens = facts.table.number("output_tokens")
+    if np.isfinite(facts.table.number(FIRST_TOKENS[0])).any():
+        return None
+    found = _follows(facts, wait, tokens)
+    if found is None:
+        return None
+    slow, typical = facts.means(tokens)
+    return Finding(
+        "output_length",
+        "answers are long, and arrive as a whole",
+        "cap or shape the output, and stream it",
+        (
+            f"slow requests have {slow:,.0f} output tokens, typical ones {typical:,.0f}",
+            found[1],
+        ),
+        "slow requests have as many output tokens as typical ones",
         (SegmentName.SERVER_WAIT,),
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from latspan import semconv
 from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
-from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS
+from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS, OF_PACE
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 from latspan._units import NS_PER_S
@@ -49,6 +49,9 @@ _OUTCOME_CODES: Final = {outcome.value: code for code, outcome in enumerate(OUTC
 _SOURCE_CODES: Final = {source.value: code for code, source in enumerate(SOURCES)}
 _PHASE_CODES: Final[dict[object, int]] = {phase: code for code, phase in enumerate(PHASES)}
 _IS_INCOMPLETE: Final = np.array([outcome is not Outcome.COMPLETED for outcome in OUTCOMES])
+
+_FIRST_TOKEN: Final = FIRST_TOKENS[0]
+_AFTER_LAST_TOKEN: Final = frozenset({SegmentName.STREAM_CLOSE, SegmentName.POSTPROCESS})
 
 _CONNECTING: Final = frozenset({SegmentName.DNS, SegmentName.TCP, SegmentName.TLS})
 """Parts of the opening of a connection count as one segment, because one lever shortens all."""
@@ -392,15 +395,25 @@ class Chunk:
         reported[row[source == _SOURCE_CODES[Source.SERVER_REPORTED.value]]] = True
         self.columns["is_reported"] = reported
         duration_ns = self.columns["duration_ns"]
+        after = [self._names[name] for name in _AFTER_LAST_TOKEN if name in shown]
         for metric in until:
             limit = duration_ns.astype(np.float64)
-            if metric != "duration" and metric in self.columns:
+            since = np.zeros(size)
+            of_pace = metric in OF_PACE
+            if of_pace:
+                since = np.nan_to_num(self.columns.get(_FIRST_TOKEN, limit), nan=np.inf)
+            elif metric != "duration" and metric in self.columns:
                 value = self.columns[metric]
                 limit = np.where(np.isnan(value), limit, value)
-            length = np.clip(np.minimum(end, limit[row]) - begin, 0, None)
+            length = np.clip(np.minimum(end, limit[row]) - np.maximum(begin, since[row]), 0, None)
+            if of_pace:
+                length[np.isin(place, after)] = 0
             summed = np.bincount(row * width + place, length, size * width)
             times = summed.astype(np.float64).reshape(size, width)
-            if lag_ns.any():
+            if of_pace:
+                # The segments after the first token take part in proportion.
+                times = _scaled(times, self.columns.get(metric))
+            elif lag_ns.any():
                 times[:, self._names[SegmentName.DISPATCH_LAG.value]] += lag_ns
             self.segments[metric] = times.astype(np.float32)
             by_source = np.bincount(place * len(SOURCES) + source, length, width * len(SOURCES))
@@ -471,6 +484,15 @@ class Chunk:
 _NONE: Final[Mapping[str, Any]] = {}
 IDS_PER_FILE: Final = 2**48
 _STREAMED: Final[dict[object, int]] = {True: 1, False: 0}
+
+
+def _scaled(times: NDArray[np.float64], values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the times of each row in proportion, so that they add up to its value."""
+    if values is None:
+        return np.zeros_like(times)
+    totals = times.sum(axis=1)
+    scale = np.nan_to_num(values) / np.where(totals > 0, totals, 1.0)
+    return times * scale[:, np.newaxis]
 
 
 def _keys(mappings: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -43,7 +43,7 @@ def _cause(segments: dict[str, list[float]], **facts: object) -> str | None:
         ("postprocess", "post_processing"),
         ("stream_close", "post_processing"),
         ("model_load", "cold_start"),
-        ("queue", "bursts"),
+        ("queue", "under_capacity"),
         ("server_wait", "server_wait"),
         ("reasoning", "reasoning"),
     ],
@@ -64,7 +64,7 @@ def test_a_leading_segment_has_its_rule(segment: str, cause: str) -> None:
         ("auth", "authentication"),
         ("route", "routing"),
         ("send_stream", "slow_reader"),
-        ("queue", "bursts"),
+        ("queue", "under_capacity"),
         ("plan", "own_stage"),
     ],
 )
@@ -84,6 +84,24 @@ def test_requests_that_arrive_together_are_bursts() -> None:
     starts = [20_000.0 * (number // 20) for number in range(_SIZE)]
     queue = [100.0 * (number % 20) for number in range(_SIZE)]
     assert _cause({"queue": queue, "decode": _EVEN}, starts=starts) == "bursts"
+
+
+def test_random_arrivals_are_no_bursts() -> None:
+    """A queue of independent arrivals is one of too much load, however seldom typical ones wait."""
+    starts = np.cumsum(np.random.default_rng(1).exponential(1_000, _SIZE)).tolist()
+    segments = {"queue": _in_tail(5, 900), "decode": _EVEN}
+    assert _cause(segments, starts=starts) == "under_capacity"
+
+
+def test_a_wait_that_grows_is_an_overload() -> None:
+    """Even if requests arrive in bursts: the load exceeds the capacity."""
+    starts = [20_000.0 * (number // 20) for number in range(_SIZE)]
+    queue = [10.0 * number + 100.0 * (number % 20) for number in range(_SIZE)]
+    table = table_in_ms({"queue": queue, "decode": _EVEN}, starts=starts)
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "under_capacity"
+    assert "the wait grows through the recording" in " ".join(finding.evidence)
 
 
 @pytest.mark.parametrize("slow_together", [True, False])
@@ -111,7 +129,10 @@ def test_a_full_cache_explains_a_queue() -> None:
     assert (
         _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.97)}) == "kv_cache"
     )
-    assert _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.6)}) == "bursts"
+    assert (
+        _cause({"queue": _in_tail(5, 900)}, numbers={"kv_usage": _in_tail(0.5, 0.6)})
+        == "under_capacity"
+    )
 
 
 def test_connections_that_are_reused_are_a_long_way() -> None:
@@ -222,6 +243,26 @@ def test_long_answers_are_an_output_length() -> None:
     assert _decode_cause(_in_tail(50, 400), [10.0] * _SIZE) == "output_length"
 
 
+@pytest.mark.parametrize("longer", [1.4, 2.1])
+def test_longer_answers_at_an_equal_pace_are_no_slow_model(longer: float) -> None:
+    """What slow requests have more of makes them slow."""
+    output = [50.0 * (longer if number % 10 == 0 else 0.9) for number in range(_SIZE)]
+    assert _decode_cause(output, [10.0] * _SIZE) == "output_length"
+
+
+def test_what_typical_requests_have_too_makes_none_slow() -> None:
+    """Decode is the largest segment of all, and only the queue differs."""
+    segments = {"queue": _in_tail(5, 380), "decode": [400.0] * _SIZE}
+    numbers = {"output_tokens": [50.0] * _SIZE}
+    assert _cause(segments, numbers=numbers) == "under_capacity"
+
+
+def test_a_delay_that_no_request_should_have_is_larger_than_a_queue() -> None:
+    """All requests have a long way, and it saves more than the queue of a few."""
+    segments = {"queue": _in_tail(5, 380), "network": [600.0] * _SIZE, "decode": [10.0] * _SIZE}
+    assert _cause(segments) == "network_distance"
+
+
 def test_an_even_slow_pace_is_a_slow_model() -> None:
     """A pace that is the same for all is the model's."""
     assert _decode_cause([50.0] * _SIZE, [60.0] * _SIZE) == "slow_model"
@@ -234,8 +275,16 @@ def test_a_slow_pace_of_some_requests_is_a_slow_decode() -> None:
 
 def test_a_burst_of_chunks_is_buffering() -> None:
     """Streams that arrive at once although they were generated slowly are held back."""
-    buffered = [1.0] * _SIZE
-    assert _decode_cause([50.0] * _SIZE, [20.0] * _SIZE, buffered=buffered) == "buffering"
+    numbers = {"buffered": [1.0] * _SIZE, "output_tokens": [50.0] * _SIZE}
+    segments = {"server_wait": _in_tail(50, 900), "decode": _EVEN}
+    assert _cause(segments, numbers=numbers, goal="p95 ttft") == "buffering"
+
+
+def test_decode_before_the_first_token_is_buffering() -> None:
+    """The server had generated it, so neither the model nor the path is the cause."""
+    numbers = {"output_tokens": [50.0] * _SIZE}
+    segments = {"prefill": [20.0] * _SIZE, "decode": [800.0] * _SIZE}
+    assert _cause(segments, numbers=numbers, goal="p95 ttft") == "buffering"
 
 
 def test_stalls_without_other_prompts_are_random() -> None:
@@ -272,7 +321,7 @@ def test_a_pace_that_follows_the_load_is_contention() -> None:
     busy = [number // 50 % 2 == 1 for number in range(_SIZE)]
     starts = np.cumsum([100.0 if each else 2_000.0 for each in busy]).tolist()
     pace = [40.0 if each else 10.0 for each in busy]
-    numbers = {"time_per_output_token": [each * 1e6 for each in pace]}
+    numbers = {"output_tokens": [50.0] * _SIZE}
     assert _cause(_decode([50.0] * _SIZE, pace), numbers=numbers, starts=starts) == (
         "batch_contention"
     )
@@ -282,7 +331,7 @@ def test_the_load_of_other_clients_is_that_of_the_servers_metrics() -> None:
     """One request at a time is in flight here, and the server runs up to five of other clients."""
     busy = [number % 4 == 3 for number in range(_SIZE)]
     pace = [40.0 if each else 10.0 for each in busy]
-    numbers = {"time_per_output_token": [each * 1e6 for each in pace]}
+    numbers = {"output_tokens": [50.0] * _SIZE}
     running = {"requests_running": [6.0 if each else 2.0 for each in busy]}
     starts = [5_000.0 * number for number in range(_SIZE)]
     segments = _decode([50.0] * _SIZE, pace)
@@ -373,7 +422,8 @@ def test_a_group_in_one_long_queue_is_not_slow_throughout() -> None:
     """A queue that one tenant met by chance is not a slow tenant."""
     tenants = ["t1" if number < _TAIL else "t2" for number in range(_SIZE)]
     queue = [900.0] * _TAIL + [5.0] * (_SIZE - _TAIL)
-    assert _cause({"queue": queue, "decode": _EVEN}, groups={"tenant": tenants}) == "bursts"
+    segments = {"queue": queue, "decode": _EVEN}
+    assert _cause(segments, groups={"tenant": tenants}) == "under_capacity"
 
 
 def test_the_first_requests_after_idle_times_are_a_cold_start() -> None:

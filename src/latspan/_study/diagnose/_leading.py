@@ -1,0 +1,43 @@
+"""
+What leads: the segment that makes slow requests slower, or the one that makes all of them slow.
+
+A diagnosis explains why slow requests are slower than typical ones, if they are much slower. Work
+that a request needs, as decode, is then no cause if typical requests have as much of it. But a
+delay that no request should have can be the larger one to remove, although all requests have it:
+a long path, a stage, or prompts of thousands of tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from latspan._segments import SegmentName
+from latspan._study.diagnose._attribution import Attribution
+from latspan._study.diagnose._decode_rules import is_slow_pace
+from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._server_rules import is_long_prefill
+
+__all__ = ["leading"]
+
+_WORK: Final = {
+    SegmentName.DECODE: is_slow_pace,
+    SegmentName.PREFILL: is_long_prefill,
+    SegmentName.REASONING: lambda _: False,
+    SegmentName.SERVER_WAIT: lambda _: False,
+}
+"""Segments that every request needs, and whether a recording shows that they are too long."""
+
+
+def leading(facts: Facts) -> Attribution:
+    """Return the attribution with the ranking that explains the percentile."""
+    attribution = facts.attribution
+    if not attribution.by_excess:
+        return attribution
+    largest, grown = attribution.of_time.leader, attribution.of_excess.leader
+    if largest.name == grown.name or largest.mean_ns < grown.excess_ns:
+        return attribution
+    is_fault = _WORK.get(SegmentName(largest.name)) if largest.name in set(SegmentName) else None
+    if is_fault is not None and not is_fault(facts):
+        return attribution
+    return replace(attribution, by_excess=False)
