@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from latspan import Kind
+from latspan import Kind, Source
 from latspan._load._chat_client import ChatClient
 from latspan._load._endpoint import Endpoint
 from latspan._wire import DONE, encode_event
@@ -40,6 +40,7 @@ def _chunk(data: bytes) -> bytes:
 _RESPONSE = _HEAD + _chunk(_EVENT) + _chunk(_STOP) + b"0\r\n\r\n"
 
 _Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int], Awaitable[None]]
+_PassOn = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def _read_request(reader: asyncio.StreamReader) -> bytes:
@@ -260,3 +261,119 @@ async def test_a_time_limit_is_a_timeout_and_closes_the_connection() -> None:
     (call,) = _calls(captured)
     assert call.outcome is Outcome.TIMEOUT
     assert "time_to_first_token" in call.metrics
+
+
+_CHUNKS = 16
+_CHUNK_S = 0.025
+_TIMINGS = {"prompt_n": 1, "prompt_ms": 1.0, "predicted_n": _CHUNKS}
+
+
+async def _generate(writer: asyncio.StreamWriter) -> None:
+    """Send a stream of llama.cpp's form, which reports how long its tokens took."""
+    loop = asyncio.get_running_loop()
+    writer.write(_HEAD)
+    begun_s = loop.time()
+    for number in range(_CHUNKS):
+        await asyncio.sleep(begun_s + number * _CHUNK_S - loop.time())
+        writer.write(_chunk(_EVENT))
+    timings = {**_TIMINGS, "predicted_ms": (loop.time() - begun_s) * 1000}
+    last: dict[str, object] = {
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+        "timings": timings,
+    }
+    writer.write(_chunk(encode_event(json.dumps(last)) + DONE) + b"0\r\n\r\n")
+
+
+async def _serve_honestly(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+) -> None:
+    while True:
+        await _read_request(reader)
+        await _generate(writer)
+
+
+@asynccontextmanager
+async def _proxy(pass_on: _PassOn) -> AsyncGenerator[str]:
+    """Serve through a proxy in front of an honest server, and yield the proxy's URL."""
+    async with _server(_serve_honestly) as upstream:
+        port = int(upstream.rpartition(":")[2].removesuffix("/v1"))
+
+        async def serve(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+        ) -> None:
+            while True:
+                request = await _read_request(reader)
+                from_server, to_server = await asyncio.open_connection("127.0.0.1", port)
+                to_server.write(request)
+                await pass_on(from_server, writer)
+                to_server.close()
+
+        async with _server(serve) as url:
+            yield url
+
+
+async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass a response on when it is complete."""
+    writer.write(await reader.readuntil(b"0\r\n\r\n"))
+
+
+async def _coalesce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass four chunks on every 150 ms."""
+    loop = asyncio.get_running_loop()
+    head, last = await reader.readuntil(b"\r\n\r\n"), len(_chunk(_EVENT))
+    begun_s = loop.time()
+    for tick in range(1, 1 + _CHUNKS // 4):
+        clump = await reader.readexactly(4 * last)
+        await asyncio.sleep(begun_s + tick * 0.15 - loop.time())
+        writer.write(head + clump)
+        head = b""
+    writer.write(await reader.readuntil(b"0\r\n\r\n"))
+
+
+async def _measured(url: str, requests: int, in_flight: int = 8) -> list[RequestRecord]:
+    with capture() as captured:
+        client = ChatClient(Endpoint.from_url(url), "m")
+        left = iter(range(requests))
+
+        async def user() -> None:
+            for _ in left:
+                answer = await client.ask(_BODY, 30)
+                assert answer.outcome is Outcome.COMPLETED
+
+        await asyncio.gather(*(user() for _ in range(in_flight)))
+        await client.close()
+    calls = _calls(captured)
+    assert len(calls) == requests
+    return calls
+
+
+async def test_a_stream_that_a_proxy_held_is_marked() -> None:
+    """It arrives in one read, in which each of its chunks has an arrival of its own."""
+    async with _proxy(_hold) as url:
+        calls = await _measured(url, 40)
+    marked = [call for call in calls if "buffered" in call.metrics]
+    assert len(marked) >= 0.95 * len(calls)
+    assert all(call.chunk_gaps == () for call in marked)
+    assert {call.metrics["time_to_first_token"].source for call in marked} == {Source.ESTIMATED}
+
+
+async def test_a_stream_that_no_proxy_held_is_not_marked() -> None:
+    """Its chunks arrive as they are generated."""
+    async with _server(_serve_honestly) as url:
+        calls = await _measured(url, 40)
+    assert not [call for call in calls if "buffered" in call.metrics]
+    assert {len(call.chunk_gaps) for call in calls} == {_CHUNKS - 1}
+
+
+async def test_the_chunks_of_a_clump_arrive_together() -> None:
+    """The gaps show how a proxy passes a stream on."""
+    async with _proxy(_coalesce) as url:
+        calls = await _measured(url, 4, in_flight=1)
+    for call in calls:
+        assert "buffered" not in call.metrics
+        gaps_ms = [gap.value / 1e6 for gap in call.chunk_gaps]
+        assert len(gaps_ms) == _CHUNKS - 1
+        assert [gap_ms > 75 for gap_ms in gaps_ms] == ([False] * 3 + [True]) * 3 + [False] * 3
+        together = [gap_ms for gap_ms in gaps_ms if gap_ms <= 75]
+        assert together.count(0) >= 0.75 * len(together)

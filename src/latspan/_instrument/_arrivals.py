@@ -12,16 +12,27 @@ reads before the pause are recorded as a read that returned no chunk, and anothe
 begins. There is one exception: if only the line end of an event is read after the pause, the event
 had arrived with its last line. Callers that read by line pause there, to handle that line.
 
+A read may complete several events. If reads return what has been received and wait for no more, the
+events arrived together, for example because a proxy had collected them. So each event has an
+arrival of its own, as each chunk of a client library's stream has, and the gaps between them are 0.
+Other reads wait until they have a number of bytes, or the whole body. The events of such a read may
+have arrived at any time in it, so they are recorded as one chunk.
+
 A read that was cancelled counts like a read that returned no data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from latspan._timeline import NO_CHUNK, READER_BOUND_NS, Reads
+from latspan._wire import ChunkKind
 
 __all__ = ["Arrivals"]
+
+_END_MARK: Final = int(ChunkKind.EMPTY)
+"""Kind of a read that only completed the end mark of a stream."""
 
 _IMMEDIATE_NS: Final = 50_000
 """
@@ -31,11 +42,17 @@ returned within a few microseconds.
 
 
 class Arrivals:
-    """The reads of one body since the last event that they completed."""
+    """
+    The reads of one body since the last event that they completed.
 
-    __slots__ = ("_joined", "_returned_ns")
+    Args:
+        as_received: Whether a read returns what has been received, without waiting for more.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_as_received", "_joined", "_returned_ns")
+
+    def __init__(self, *, as_received: bool = False) -> None:
+        self._as_received = as_received
         self._joined: tuple[int, int] | None = None
         self._returned_ns = 0
 
@@ -69,14 +86,31 @@ class Arrivals:
             self.end(reads)
             self._joined = before_ns, after_ns
 
-    def event(self, reads: Reads, kind: int) -> None:
-        """Record that the last read completed events; ``kind`` is the highest of their kinds."""
-        if self._joined is not None:
-            reads.add(*self._joined, kind)
+    def events(self, reads: Reads, kinds: Sequence[int]) -> None:
+        """
+        Record that the last read completed events.
+
+        Args:
+            reads: Reads of the stream.
+            kinds: Kinds of the events, in order; empty if it only completed the end mark.
+        """
+        if len(kinds) > 1 and not self._as_received:
+            kinds = (max(kinds),)
+        joined, stamps = self._joined, reads.stamps
+        if joined is not None:
             self._joined = None
-        elif reads.stamps:
-            # They are a further part of what the same read returned.
-            reads.stamps[-1] = max(reads.stamps[-1], kind)
+            reads.add(*joined, kinds[0] if kinds else _END_MARK)
+            kinds = kinds[1:]
+        # A decoder may return the data of one read in several parts, so the read may have been
+        # added before.
+        if not kinds or not stamps:
+            return
+        if not self._as_received:
+            stamps[-1] = max(stamps[-1], kinds[0])
+            return
+        arrival_ns = stamps[-2]
+        for kind in kinds:
+            reads.add(arrival_ns, arrival_ns, kind)
 
     def end(self, reads: Reads | None) -> None:
         """Record the reads since the last event as a read that returned no chunk."""

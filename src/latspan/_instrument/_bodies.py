@@ -53,6 +53,8 @@ class BodyTracker:
         attempt: The attempt that this response answers.
         request_body: The request's body, if it is available: it names the requested model.
         decoded: Whether reads return the body without its content coding.
+        as_received: Whether each read returns what has been received, without waiting for more, so
+            that the events that one read completes arrived together.
     """
 
     __slots__ = (
@@ -83,6 +85,7 @@ class BodyTracker:
         request_body: bytes | None,
         *,
         decoded: bool = False,
+        as_received: bool = False,
     ) -> None:
         self.operation = operation
         """The call or exchange; if the exchange has become a call, that call."""
@@ -90,7 +93,7 @@ class BodyTracker:
         self._request_body = request_body
         self._entered = self._reading = self._reading_before = False
         self._last_return_ns: int | None = None
-        self._arrivals = Arrivals()
+        self._arrivals = Arrivals(as_received=as_received)
         self._interrupted: tuple[int, int, Outcome, str] | None = None
         self._end_ns: int | None = None
         self._readers: set[object] = set()
@@ -175,10 +178,10 @@ class BodyTracker:
         operation, events, reads = self.operation, self._events, self.operation.reads
         if events is None or reads is None:
             return
-        kind = 0
+        kinds: Sequence[int] = ()
         self._kept, over = False, events.done
         with _runtime.handle_internal_errors("the events of a body"):
-            kind = events.feed(data)
+            kinds = events.feed(data)
             if isinstance(operation, HttpExchange) and events.api_format is not None:
                 call = _promoted(operation, events.api_format, self._request_body)
                 # Another thread that reads the same body may have promoted the exchange.
@@ -189,7 +192,7 @@ class BodyTracker:
                 operation.forget_reads()
         if not self._kept and events.done is over:
             return
-        self._arrivals.event(reads, kind)
+        self._arrivals.events(reads, kinds)
 
     def _keep(self, event: bytes) -> None:
         self._kept = True

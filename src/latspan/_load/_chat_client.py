@@ -4,7 +4,8 @@ Client of an OpenAI-compatible endpoint that sends streamed chats, each recorded
 A call is opened before the connection, so that a refused connection or a status of 500 is a call
 with an outcome. Inside it, ``latspan_aiohttp`` records the attempts, as it does for an application
 in production. The body of a response that belongs to a call is its caller's to record, so a body
-tracker records each read here.
+tracker records each read here. ``readany`` returns what has been received, so the events of one
+read arrived together: each has an arrival of its own, as each chunk of an SDK's stream has.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class _Chat:
         call, read = self._call, response.content.readany
         call.returned()
         self._status = response.status
-        self._tracker = tracker = BodyTracker(call, call.attempts[-1], None)
+        self._tracker = tracker = BodyTracker(call, call.attempts[-1], None, as_received=True)
         self._before_ns = call.now()
         try:
             while data := await read():

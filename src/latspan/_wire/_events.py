@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from latspan._wire._api_format import ApiFormat
-from latspan._wire._stream_reader import EMPTY, LONGEST_PREAMBLE, StreamReader
+from latspan._wire._stream_reader import LONGEST_PREAMBLE, NO_EVENTS, StreamReader
 
 __all__ = ["DONE", "EventReader", "encode_comment", "encode_event"]
 
@@ -64,21 +64,21 @@ class EventReader(StreamReader):
         # True if the last byte was a CR: an LF that follows belongs to the same line end.
         self._cut = False
 
-    def feed(self, data: bytes) -> int:
-        """Return the highest chunk kind of the events completed by ``data``, as a plain integer."""
+    def feed(self, data: bytes) -> Sequence[int]:
+        """Return the chunk kinds of the events that ``data`` completes, in order."""
         if self.foreign:
-            return EMPTY
+            return NO_EVENTS
         kind_of = self._kind_of
         if kind_of is not None and data[-3:] == b"}\n\n" and not self._parts:
             event = data[:-2]
             # Fast path for the common read: one complete event with one JSON object.
             if event[:5] == b"data:" and _LF not in event and _CR not in event:
                 self._keep(event)
-                return kind_of(event)
+                return (kind_of(event),)
         if self._cut or _CR in data:
             data = self._with_plain_line_ends(data)
             if not data:
-                return EMPTY
+                return NO_EVENTS
         # A blank line may be split between reads, so the last byte before `data` is included. Most
         # reads contain no line end, and then the join is skipped.
         joint = b"".join(self._parts[-1:])[-1:] + data if _LF in data else b""
@@ -86,24 +86,24 @@ class EventReader(StreamReader):
         self._length += len(data)
         if b"\n\n" not in joint:
             self._give_up_if_too_long()
-            return EMPTY
+            return NO_EVENTS
         whole, _, rest = b"".join(self._parts).rpartition(b"\n\n")
         self._parts, self._length = ([rest] if rest else []), len(rest)
-        most = EMPTY
+        kinds: list[int] = []
         for event in whole.split(b"\n\n"):
             if not _HAS_DATA.search(event):
                 continue
             kind_of = self._kind_of or self._detect_format(event)
             if kind_of is None:
                 if self.foreign:
-                    return EMPTY
+                    return NO_EVENTS
                 continue
             if event.endswith(b"[DONE]") and event.partition(b"data:")[2].strip() == b"[DONE]":
                 self.done = True
                 continue
             self._keep(event)
-            most = max(most, kind_of(event))
-        return most
+            kinds.append(kind_of(event))
+        return kinds
 
     def ended(self, kept: Iterable[bytes]) -> bool:
         """Return whether the stream reached its end mark, see :meth:`StreamReader.ended`."""

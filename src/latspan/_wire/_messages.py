@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final
 
 from latspan._wire._api_format import ApiFormat
-from latspan._wire._stream_reader import EMPTY, LONGEST_FIRST, StreamReader
+from latspan._wire._stream_reader import LONGEST_FIRST, NO_EVENTS, StreamReader
 
 __all__ = ["MessageReader"]
 
@@ -61,20 +61,20 @@ class MessageReader(StreamReader):
         self._needed = _PRELUDE_SIZE
         self._damaged = False
 
-    def feed(self, data: bytes) -> int:
-        """Return the highest chunk kind of the messages completed by ``data``."""
+    def feed(self, data: bytes) -> Sequence[int]:
+        """Return the chunk kinds of the messages that ``data`` completes, in order."""
         if self.foreign or self._damaged:
-            return EMPTY
+            return NO_EVENTS
         self._parts.append(data)
         self._length += len(data)
         if self._length < self._needed:
-            return EMPTY
-        most = EMPTY
+            return NO_EVENTS
+        kinds: list[int] = []
         for event in self._messages(b"".join(self._parts)):
-            most = max(most, self._classified(event))
+            kinds.append(self._classified(event))
             if self.foreign:
-                return EMPTY
-        return most
+                return NO_EVENTS
+        return kinds
 
     def _messages(self, data: bytes) -> Iterator[bytes]:
         """Yield the events of the complete messages, and keep the bytes after the last one."""

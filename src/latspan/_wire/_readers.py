@@ -9,7 +9,7 @@ from latspan._wire._api_format import ApiFormat, Framing
 from latspan._wire._body import to_plain
 from latspan._wire._events import EventReader
 from latspan._wire._messages import MessageReader
-from latspan._wire._stream_reader import EMPTY, StreamReader
+from latspan._wire._stream_reader import NO_EVENTS, StreamReader
 
 __all__ = ["open_reader"]
 
@@ -29,25 +29,25 @@ class LineReader(StreamReader):
 
     __slots__ = ()
 
-    def feed(self, data: bytes) -> int:
-        """Return the highest chunk kind of the lines completed by ``data``, as a plain integer."""
+    def feed(self, data: bytes) -> Sequence[int]:
+        """Return the chunk kinds of the lines that ``data`` completes, in order."""
         if self.foreign:
-            return EMPTY
+            return NO_EVENTS
         self._parts.append(data)
         if _LF not in data:
             self._length += len(data)
             self._give_up_if_too_long()
-            return EMPTY
+            return NO_EVENTS
         whole, _, rest = b"".join(self._parts).rpartition(b"\n")
         self._parts, self._length = ([rest] if rest else []), len(rest)
-        most = EMPTY
+        kinds: list[int] = []
         for each in whole.split(b"\n"):
             line = each.strip()
             if line:
-                most = max(most, self._classified(line))
+                kinds.append(self._classified(line))
                 if self.foreign:
-                    return EMPTY
-        return most
+                    return NO_EVENTS
+        return kinds
 
     def flush(self) -> None:
         """Read the last line, which may have no line feed."""

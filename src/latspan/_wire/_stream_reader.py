@@ -9,10 +9,13 @@ from typing import Final
 from latspan._wire._api_format import ApiFormat, ChunkKind
 from latspan._wire._body import error_in
 
-__all__ = ["EMPTY", "LONGEST_FIRST", "LONGEST_PREAMBLE", "StreamReader"]
+__all__ = ["EMPTY", "LONGEST_FIRST", "LONGEST_PREAMBLE", "NO_EVENTS", "StreamReader"]
 
 # A plain integer, because comparing and storing it costs a third of the time of an enum member.
 EMPTY: Final = int(ChunkKind.EMPTY)
+
+NO_EVENTS: Final[Sequence[int]] = ()
+"""Kinds of no events."""
 
 _LONGEST_EVENT: Final = 1 << 26
 """Maximum size of one event in bytes. Past it, the rest of the stream is ignored."""
@@ -71,8 +74,12 @@ class StreamReader(ABC):
         return bool(self._parts)
 
     @abstractmethod
-    def feed(self, data: bytes) -> int:
-        """Return the highest chunk kind of the events completed by ``data``, as a plain integer."""
+    def feed(self, data: bytes) -> Sequence[int]:
+        """
+        Return the chunk kinds of the events that ``data`` completes, in order, as plain integers.
+
+        The end mark of a stream is not an event.
+        """
 
     def flush(self) -> None:  # noqa: B027 - most framings have no such event
         """Read an event that the end of the body completes, if the framing has such an event."""

@@ -29,7 +29,7 @@ def _stamps(*reads: _Read | None, ends_after: tuple[int, ...] = ()) -> list[int]
         arrivals.note(before_ns, now_ns, recorded, data=data, inside=inside)
         inside = not data.startswith(b":")
         if at in ends_after:
-            arrivals.event(recorded, TOKEN)
+            arrivals.events(recorded, [TOKEN])
             inside = False
     arrivals.end(recorded)
     return recorded.stamps
@@ -97,10 +97,34 @@ def test_what_is_read_after_the_last_event_is_a_read_without_a_chunk() -> None:
     ]
 
 
-def test_several_parts_of_one_read_are_one_chunk() -> None:
-    """Its kind is the highest of theirs."""
+def test_the_events_of_a_read_that_waits_for_more_are_one_chunk() -> None:
+    """They may have arrived at any time in it. Its kind is the highest of theirs."""
     arrivals, reads = Arrivals(), Reads()
     arrivals.note(0, 20 * MS, reads, data=b"compressed")
-    arrivals.event(reads, 0)
-    arrivals.event(reads, TOKEN)
+    arrivals.events(reads, [0, 0])
+    arrivals.events(reads, [0, TOKEN, 1])
     assert reads.stamps == [0, 20 * MS, TOKEN]
+
+
+def test_each_event_of_a_read_of_what_was_received_arrived_when_it_returned() -> None:
+    """A decoder may return the events of one read in several parts."""
+    arrivals, reads = Arrivals(as_received=True), Reads()
+    arrivals.note(0, 20 * MS, reads, data=b"compressed")
+    arrivals.events(reads, [0, TOKEN])
+    arrivals.events(reads, [TOKEN])
+    assert reads.stamps == [
+        *(0, 20 * MS, 0),
+        *(20 * MS, 20 * MS, TOKEN),
+        *(20 * MS, 20 * MS, TOKEN),
+    ]
+
+
+def test_an_end_mark_is_a_read_only_if_it_is_read_alone() -> None:
+    """It is not an event."""
+    arrivals, reads = Arrivals(as_received=True), Reads()
+    arrivals.note(0, 20 * MS, reads, data=b"data: {}\n\n")
+    arrivals.events(reads, [TOKEN])
+    arrivals.events(reads, [])
+    arrivals.note(20 * MS, 30 * MS, reads, data=b"data: [DONE]\n\n")
+    arrivals.events(reads, [])
+    assert reads.stamps == [0, 20 * MS, TOKEN, 20 * MS, 30 * MS, 0]

@@ -64,7 +64,7 @@ def test_a_long_event_in_small_pieces_is_joined_once() -> None:
     kept: list[bytes] = []
     reader = EventReader((OPENAI_CHAT,), kept.append)
     first = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
-    assert reader.feed(first) == 0
+    assert reader.feed(first) == [0]
     for _ in range(1000):
         reader.feed(PayloadPart(b"data: " + b"x" * 64 + b"\n"))
     assert 0 < looked_at <= 3 * 1000
@@ -81,7 +81,7 @@ def test_pieces_without_a_line_end_are_not_joined() -> None:
     reader = EventReader((OPENAI_CHAT,), kept.append)
     event = b'data: {"object":"chat.completion.chunk","choices":[]}'
     for position in range(len(event)):
-        assert reader.feed(PayloadPart(event[position : position + 1])) == 0
+        assert not reader.feed(PayloadPart(event[position : position + 1]))
     reader.feed(b"\n")
     reader.feed(b"\n")
     assert kept == [event]
@@ -103,8 +103,8 @@ def test_a_blank_line_may_be_split_anywhere(ends: bytes, step: int) -> None:
     kept: list[bytes] = []
     reader = EventReader((OPENAI_CHAT,), kept.append)
     text = (LINE + ends) * 3 + b"data: [DONE]" + ends
-    kinds = [reader.feed(text[at : at + step]) for at in range(0, len(text), step)]
-    assert sum(1 for kind in kinds if kind) == (3 if step < len(LINE) else 1)
+    pieces = [text[at : at + step] for at in range(0, len(text), step)]
+    assert [kind for piece in pieces for kind in reader.feed(piece)] == [2, 2, 2]
     assert kept == [LINE] * 3
     assert reader.done
 
@@ -133,7 +133,7 @@ def test_an_event_is_complete_at_the_cr_of_its_blank_line() -> None:
     """An LF that follows belongs to the same line end and is ignored."""
     reader, kept = _reader()
     assert reader.feed(LINE + b"\r\n\r")
-    assert reader.feed(b"\n") == 0
+    assert not reader.feed(b"\n")
     assert reader.feed(LINE + b"\r\r")
     assert kept == [LINE] * 2
 
