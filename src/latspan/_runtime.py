@@ -143,6 +143,8 @@ class Runtime:
         emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
         series_attributes: Names of the application's own span attributes that are series attributes
             too.
+        response_headers: Names of further response headers that are recorded as attributes, in
+            lower case.
         observe: Begins the observation of a request; called on the request's thread. ``None`` if
             nothing is observed.
         watch_loop: Watches the event loop of the current thread, for blocks during a call; returns
@@ -166,6 +168,7 @@ class Runtime:
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
     series_attributes: tuple[str, ...] = ()
+    response_headers: frozenset[str] = frozenset()
     observe: Callable[[], Observation] | None = None
     watch_loop: Callable[[], LoopWatch | None] = no_watch
     write_record: Callable[[RequestRecord], None] | None = None

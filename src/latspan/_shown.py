@@ -20,6 +20,7 @@ __all__ = [
     "LONGEST",
     "address",
     "foreign",
+    "is_secret",
     "location",
     "printable",
     "setting",
@@ -218,19 +219,20 @@ def _is_token(part: str) -> bool:
     """Return whether a part of a path may be a key: too long, or named and numbered like one."""
     if len(part) > _LONGEST_PART or _LIKE_A_KEY.fullmatch(part):
         return True
-    return any(map(str.isdigit, part)) and _is_secret(part)
+    return any(map(str.isdigit, part)) and is_secret(part)
 
 
 def _without_secret(pair: re.Match[str]) -> str:
-    return f"{pair['name']}{pair['is']}{HIDDEN}" if _is_secret(pair["name"]) else pair[0]
+    return f"{pair['name']}{pair['is']}{HIDDEN}" if is_secret(pair["name"]) else pair[0]
 
 
 def _without_value(entry: str) -> str:
     name, equals, _ = entry.partition("=")
-    return f"{name}={HIDDEN}" if equals and _is_secret(name) else entry
+    return f"{name}={HIDDEN}" if equals and is_secret(name) else entry
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Return whether a value of this name is hidden."""
     # Imported here because every error loads this module and few names have a percent sign.
     from urllib.parse import unquote
 

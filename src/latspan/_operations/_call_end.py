@@ -18,7 +18,11 @@ from latspan._event_loop import LoopWatch
 from latspan._operations._content import INFERENCES, details, with_content
 from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._enclosing import ScopeIds
-from latspan._operations._response_summary import ResponseSummary, summarize_response
+from latspan._operations._response_summary import (
+    ResponseSummary,
+    lowered_headers,
+    summarize_response,
+)
 from latspan._recording import RequestRecord, details_of
 from latspan._runtime import EmitEvent, Observation, Runtime, handle_internal_errors
 from latspan._segments import FAILURES, NOT_WAITING, Kind, Outcome, Side
@@ -27,6 +31,7 @@ from latspan._spans import (
     FinishedSpan,
     OpenSpan,
     attempt_spans,
+    header_attributes,
     latency_attributes,
     only_missing,
     segment_spans,
@@ -108,10 +113,19 @@ class ObservedCall(NamedTuple):
 
     def summary(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
+        further = self.runtime.response_headers
         if self.api_format is None:
+            with handle_internal_errors("the headers of a response"):
+                named = header_attributes(lowered_headers(self.headers), further)
+                return ResponseSummary(attributes=named)
             return ResponseSummary()
-        streamed = self.reads is not None
-        return summarize_response(self.api_format, self.parts, self.headers, streamed=streamed)
+        return summarize_response(
+            self.api_format,
+            self.parts,
+            self.headers,
+            streamed=self.reads is not None,
+            further_headers=further,
+        )
 
     def timeline(self, summary: ResponseSummary, outcome: Outcome, done_ns: int) -> Timeline:
         """

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from latspan import _runtime
 from latspan._segments import ReportedTimings
-from latspan._spans import AttributeValue
+from latspan._spans import AttributeValue, header_attributes
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
 from latspan._wire import (
     ApiFormat,
@@ -20,10 +20,11 @@ from latspan._wire import (
     events_in,
 )
 
-__all__ = ["ResponseSummary", "summarize_response"]
+__all__ = ["ResponseSummary", "lowered_headers", "summarize_response"]
 
 _NOTHING: Final[Mapping[str, AttributeValue]] = {}
 _NO_CHOICES: Final[Mapping[int, str | None]] = {}
+_NO_NAMES: Final = frozenset[str]()
 _READING: Final = "reading a response"
 
 _ENDS: Final = 4
@@ -62,7 +63,12 @@ class ResponseSummary(NamedTuple):
 
 
 def summarize_response(
-    api_format: ApiFormat, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
+    api_format: ApiFormat,
+    answers: Iterable[Any],
+    headers: Mapping[str, str],
+    *,
+    streamed: bool,
+    further_headers: frozenset[str] = _NO_NAMES,
 ) -> ResponseSummary:
     """
     Return the summary of a response; parts that cannot be read keep their defaults.
@@ -75,6 +81,8 @@ def summarize_response(
             library or as bytes.
         headers: Response headers.
         streamed: Whether the response is a stream of chunks.
+        further_headers: Names of the headers to record as attributes, in addition to those that are
+            always recorded.
     """
     parts: list[Body] = []
     try:
@@ -116,15 +124,24 @@ def summarize_response(
         # The loader thread imports the sources; they are not needed before a response has ended.
         from latspan import _evidence
 
-        lowered: dict[str, str] = {}
-        for name, value in headers.items():
-            # Some mappings hold a header that was sent twice as two items.
-            key = name.lower()
-            lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
+        lowered = lowered_headers(headers)
+        named = header_attributes(lowered, further_headers)
+        if named:
+            fields["attributes"] = {**fields.get("attributes", _NOTHING), **named}
         fields["reported"] = _evidence.read(ResponseMetadata(streamed, bodies, lowered))
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, _READING)
     return ResponseSummary(**fields)
+
+
+def lowered_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with names in lower case."""
+    lowered: dict[str, str] = {}
+    for name, value in headers.items():
+        # Some mappings hold a header that was sent twice as two items.
+        key = name.lower()
+        lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
+    return lowered
 
 
 def _kept_events(response: bytes) -> Sequence[bytes]:

@@ -16,6 +16,7 @@ from latspan._sdk._settings import (
     endpoint,
     folder,
     fraction,
+    headers,
     integer,
     kind_of,
     names,
@@ -80,6 +81,10 @@ class Config:
             request or stage. Percentiles can be filtered by them, and exported metrics have them.
             Each combination of values creates a series, so use only attributes with few values. In
             the variable, commas separate the names.
+        response_headers: Names of response headers to record as attributes of calls, at most 16,
+            for example ``("x-worker",)``, in addition to those that latspan records anyway: see the
+            guide on gateways. A header that may contain a secret cannot be recorded. In the
+            variable, commas separate the names.
         series_idle_s: Seconds after which a series without new values is dropped, once its last
             values have been exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
@@ -156,6 +161,7 @@ class Config:
     metrics_max_buckets: int = integer(4096, least=2)
     cardinality_limit: int = integer(2000, least=1)
     series_attributes: Sequence[str] = names()
+    response_headers: Sequence[str] = headers()
     series_idle_s: float = number(3600.0, least=0.001, most=1e9)
     histogram_log_dir: str | None = folder()
     export_raw_histograms: bool = switch(False)

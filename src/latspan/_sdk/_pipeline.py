@@ -184,6 +184,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         series_attributes=tuple(config.series_attributes),
+        response_headers=frozenset(map(str.lower, config.response_headers)),
         observe=monitor,
         watch_loop=loops.watch if config.watch_event_loop else no_watch,
         write_record=outputs.write(),

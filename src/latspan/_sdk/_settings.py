@@ -22,6 +22,7 @@ __all__ = [
     "endpoint",
     "folder",
     "fraction",
+    "headers",
     "integer",
     "kind_of",
     "names",
@@ -178,6 +179,11 @@ def names() -> tuple[str, ...]:
     return _field((), _check_names, _parse_list)
 
 
+def headers() -> tuple[str, ...]:
+    """Return a field for names of response headers, separated by commas."""
+    return _field((), _check_headers, _parse_list)
+
+
 def provider() -> Any:
     """Return a field for a tracer provider; ``None`` means that it is not set."""
     return _field(None, _check_provider, None)
@@ -284,6 +290,29 @@ def _check_names(name: str, value: object) -> None:
             hint=f"use at most {_MOST_NAMES} names, each once: each combination of values is a"
             " series of its own",
         )
+
+
+def _check_headers(name: str, value: object) -> None:
+    # A string is a sequence too: of characters.
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(
+            f"{name} is {value!r}, which is not a list of names",
+            hint="use a list of the names of headers, for example ['x-worker']",
+        )
+    given = cast("Sequence[object]", value)
+    if given:
+        # Only a program that sets such names needs it, and every program imports this module.
+        from latspan._spans import is_recordable
+
+        for each in given:
+            if not isinstance(each, str) or not is_recordable(each.lower()):
+                raise ConfigError(
+                    f"{name}: {each!r} is not the name of a header that can be recorded",
+                    hint="use the name of a header that names a replica, a cache or a gateway, for"
+                    " example 'x-worker'; headers that may contain a secret are never recorded",
+                )
+    if len(given) > _MOST_NAMES:
+        raise ConfigError(f"{name} has {len(given)} names", hint=f"use at most {_MOST_NAMES} names")
 
 
 def _is_name(text: str) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         token_attributes,
     )
     from latspan._spans._children import attempt_spans, segment_spans
+    from latspan._spans._response_headers import header_attributes, is_recordable
 
 __all__ = [
     "LONGEST_TEXT",
@@ -63,6 +64,8 @@ __all__ = [
     "encodable_data",
     "gen_ai_latency",
     "given_attributes",
+    "header_attributes",
+    "is_recordable",
     "latency_attributes",
     "measured",
     "metric_attributes",
@@ -80,6 +83,8 @@ __all__ = [
 _ON_FIRST_USE: Final = {
     "attempt_spans": "_children",
     "gen_ai_latency": "_attributes",
+    "header_attributes": "_response_headers",
+    "is_recordable": "_response_headers",
     "latency_attributes": "_attributes",
     "metric_attributes": "_attributes",
     "only_missing": "_attributes",

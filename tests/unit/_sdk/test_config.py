@@ -25,6 +25,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "metrics_max_buckets": ("160", 160),
     "cardinality_limit": ("500", 500),
     "series_attributes": ("prompt.version, arm,", ("prompt.version", "arm")),
+    "response_headers": ("x-worker, X-Zone,", ("x-worker", "X-Zone")),
     "series_idle_s": ("60", 60.0),
     "histogram_log_dir": ("/var/log/shop", "/var/log/shop"),
     "export_raw_histograms": ("true", True),
@@ -146,6 +147,8 @@ def test_an_endpoint_with_a_query_is_refused_without_showing_the_query(endpoint:
         ("cardinality_limit", 0),
         ("series_attributes", "prompt.version"),
         ("series_attributes", 5),
+        ("response_headers", "x-worker"),
+        ("response_headers", 5),
         ("series_idle_s", 0),
         ("histogram_log_dir", __file__),
         ("histogram_log_dir", f"{__file__}/below"),
@@ -469,4 +472,20 @@ def test_names_of_series_attributes_are_validated(names: list[Any], message: str
     """They must be few, valid text, and no names that series have already."""
     with pytest.raises(ConfigError, match=message) as refused:
         Config(series_attributes=names).validate({})
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([5], "5 is not the name of a header"),
+        (["Set-Cookie"], "'Set-Cookie' is not the name of a header"),
+        (["two words"], "'two words' is not the name of a header"),
+        ([f"x-{number}" for number in range(17)], "response_headers has 17 names"),
+    ],
+)
+def test_names_of_response_headers_are_validated(names: list[Any], message: str) -> None:
+    """A header that may hold a secret cannot be recorded."""
+    with pytest.raises(ConfigError, match=message) as refused:
+        Config(response_headers=names).validate({})
     assert refused.value.hint

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import nan
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -76,6 +76,12 @@ _ATTRIBUTES: Final = ("route", "model", "provider", "tenant", "traffic_class", "
 _DETAIL_TEXTS: Final = (semconv.GEN_AI_RESPONSE_MODEL, semconv.ERROR_TYPE)
 _NOT_GROUPS: Final = ("latspan.", "gen_ai.", "openai.", "http.", "url.", "server.port")
 """Prefixes of details that are not properties by which applications group their requests."""
+
+_HEADER: Final = semconv.HTTP_RESPONSE_HEADER_PREFIX
+"""
+Prefix of the details that name the replica, cache or gateway that answered. Their groups have the
+name of the header.
+"""
 
 _STALL: Final = 5.0
 """Multiple of the median gap of a stream from which a gap is a stall."""
@@ -458,6 +464,9 @@ class Chunk:
         details, given = self._details, self._given
         present = _keys(given)
         in_details = _keys(details)
+        headers = {
+            name.removeprefix(_HEADER): name for name in in_details if name.startswith(_HEADER)
+        }
         servers = semconv.SERVER_ADDRESS in in_details
         chosen = {
             name
@@ -477,6 +486,11 @@ class Chunk:
                 own = [one if two is None else two for one, two in pairs]
             if any(each is not None for each in own):
                 yield name, own
+        for header in sorted(headers.keys() - set(names)):
+            key = headers[header]
+            values = [_joined(each.get(key)) for each in details]
+            if any(each is not None for each in values):
+                yield header, values
         if servers:
             yield semconv.SERVER_ADDRESS, [_address(each) for each in details]
 
@@ -530,6 +544,14 @@ def _median_and_stalled(gaps: Sequence[int]) -> tuple[float, float]:
             break
         total += gap - median
     return median, total
+
+
+def _joined(value: object) -> str | None:
+    """Return the values of a header, which was received once or several times."""
+    if isinstance(value, list | tuple):
+        listed = cast("Sequence[object]", value)
+        return ", ".join([each for each in listed if isinstance(each, str)]) or None
+    return _shown(value)
 
 
 def _text(value: object) -> str | None:
