@@ -2,11 +2,14 @@
 Annotations of a request or stage.
 
 Application code and tracked tokens set them while it is open, and integrations at its end.
+
+An attribute that is set after the response has begun may follow from how long it took, for example
+``slo="violated"``. So the instant is kept at which each attribute got its last value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from latspan import semconv
@@ -57,11 +60,23 @@ class Generation:
         return known
 
 
+_NOTHING: Final[Mapping[str, object]] = {}
+
+
 class Annotations:
-    """Annotations set so far; empty at first."""
+    """
+    Annotations set so far; empty at first.
+
+    Args:
+        now: Clock, in monotonic nanoseconds.
+        before: Attributes that the surrounding code had set at the start.
+    """
 
     __slots__ = (
+        "_before",
+        "_now",
         "attributes",
+        "changed_ns",
         "custom",
         "degraded",
         "generations",
@@ -70,7 +85,16 @@ class Annotations:
         "series",
     )
 
-    def __init__(self) -> None:
+    def __init__(
+        self, now: Callable[[], int] = int, before: Mapping[str, object] = _NOTHING
+    ) -> None:
+        self._now = now
+        self._before = before
+        self.changed_ns: dict[str, int] = {}
+        """
+        Instant at which each attribute in ``custom`` and ``series`` got its value, monotonic
+        nanoseconds. An attribute that was set to its earlier value again is not in it.
+        """
         self.attributes: dict[str, AttributeValue] = {}
         """Span attributes under names that latspan defines."""
         self.custom: dict[str, AttributeValue] = {}
@@ -91,13 +115,18 @@ class Annotations:
         object that is replaced here.
         """
         self.custom = self.custom.copy()
+        self.changed_ns = self.changed_ns.copy()
         self.generations = [each.so_far() for each in self.generations]
 
     def add_custom(self, given: Mapping[str, AttributeValue]) -> None:
         """Add span attributes under the application's own names, in bounded memory."""
-        custom = self.custom
+        if not given:
+            return
+        custom, before, now_ns = self.custom, self._before, self._now()
         for name, value in given.items():
             if name in custom or len(custom) < MOST_CUSTOM:
+                if custom.get(name, before.get(name)) != value:
+                    self.changed_ns[name] = now_ns
                 custom[name] = value
             else:
                 warn_once(
@@ -105,10 +134,26 @@ class Annotations:
                     " the others are not set"
                 )
 
+    def add_series(self, given: Mapping[str, str]) -> None:
+        """Add series attributes, by latspan's names."""
+        if not given:
+            return
+        series, before, now_ns = self.series, self._before, self._now()
+        for name, value in given.items():
+            if series.get(name, before.get(name)) != value:
+                self.changed_ns[name] = now_ns
+            series[name] = value
+
     @property
     def output_tokens(self) -> int | None:
         """Number of tokens of all responses, ``None`` if none were tracked or none arrived."""
         return sum(each.count for each in self.generations) or None
+
+    @property
+    def first_token_ns(self) -> int | None:
+        """Time of the first token, monotonic nanoseconds; ``None`` if none arrived."""
+        came = [each.first_ns for each in self.generations if each.first_ns is not None]
+        return min(came, default=None)
 
     @property
     def last_token_ns(self) -> int | None:

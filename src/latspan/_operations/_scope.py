@@ -253,7 +253,8 @@ class LocalScope:
         """Annotations set while it is open."""
         # Two threads may be the first at the same time: both append, and both use the first item.
         if not self._annotated:
-            self._annotated.append(Annotations())
+            before = {**self._ambient, **self._custom}
+            self._annotated.append(Annotations(self._runtime.clock.monotonic_ns, before))
         return self._annotated[0]
 
     @property

@@ -106,6 +106,7 @@ class FinishedScope(NamedTuple):
         attributes: Attributes of the span that are set at its end.
         output_tokens: Number of tracked tokens, ``None`` if none are tracked.
         streamed: Whether it streams, see :class:`~latspan.testing.RequestRecord`.
+        late: Attributes that were set late, see :class:`~latspan.testing.RequestRecord`.
     """
 
     outcome: Outcome
@@ -116,6 +117,7 @@ class FinishedScope(NamedTuple):
     attributes: Mapping[str, AttributeValue]
     output_tokens: int | None
     streamed: bool | None
+    late: tuple[str, ...]
 
 
 def finished_scope(
@@ -194,6 +196,43 @@ def finished_scope(
         attributes,
         annotations.output_tokens,
         _is_streamed(calls, metrics, outcome),
+        _late(annotations, calls, stages, done_ns) if annotations.changed_ns else (),
+    )
+
+
+def _late(
+    annotations: Annotations,
+    calls: Sequence[ChildInterval],
+    stages: Sequence[ChildInterval],
+    done_ns: int,
+) -> tuple[str, ...]:
+    """
+    Return the attributes whose values were set when a latency inside the scope was known already.
+
+    That is from the first visible token or the end of the first call on, or from the first token
+    that the scope tracked. If it has neither, it is from the end of the first stage inside on.
+    """
+    first_token_ns = annotations.first_token_ns
+    known = [] if first_token_ns is None else [first_token_ns]
+    for call in calls:
+        if call.first_visible_ns is not None:
+            known.append(call.first_visible_ns)
+        if call.merged is not None:
+            # The end of the first of them is unknown; all began after this.
+            known.append(call.start_ns)
+        elif call.segments:
+            known.append(call.done_ns)
+    if not known and not calls:
+        known = [
+            stage.done_ns if stage.merged is None else stage.start_ns
+            for stage in stages
+            if stage.done_ns < done_ns
+        ]
+    if not known:
+        return ()
+    first_ns = min(known)
+    return tuple(
+        sorted(name for name, at_ns in annotations.changed_ns.items() if at_ns >= first_ns)
     )
 
 
@@ -259,6 +298,7 @@ def publish_scope(observed: ObservedScope, finished: FinishedScope, name: str | 
             root_id=observed.ids.root_id,
             details=details,
             streamed=None if observed.kind is Kind.STAGE else finished.streamed,
+            late=finished.late,
         ),
         observed.span,
     )

@@ -69,6 +69,11 @@ class RequestRecord:
         streamed: Whether the response was requested as a stream; for a request, whether a call
             inside it was. ``None`` if that is unknown, as in records of older releases, and for a
             request that ended before its first call.
+        late: Names of the attributes of a request or stage whose values were set when the latency
+            of a part of it was known already, so that they may follow from the latency: after the
+            first visible token or the end of a call inside it, or after the first token that it
+            tracked. Without both, after the end of a stage inside it. Attributes of a call are
+            known at its start.
         output_chunk_gaps_ns: One value per chunk after the first, token-bearing or not, in order:
             nanoseconds from the instant at which the read of the previous chunk returned to the
             instant at which the read of this chunk returned.
@@ -99,6 +104,7 @@ class RequestRecord:
     ratio: float = 1.0
     details: Mapping[str, object] = field(default_factory=dict[str, object])
     streamed: bool | None = None
+    late: tuple[str, ...] = ()
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:

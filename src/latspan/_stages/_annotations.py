@@ -138,7 +138,7 @@ def annotate(
     }
     given = given_attributes(custom)
     for each in open_requests:
-        each.series.update(series)
+        each.add_series(series)
         each.attributes.update(attributes)
         each.add_custom(given)
 

@@ -93,6 +93,7 @@ def check_rows(rows: Sequence[_Row]) -> None:
     attributes = [row["attributes"].values() for row in rows if "attributes" in row]
     # Joining raises if one of them is not a text.
     "".join(chain.from_iterable(attributes))
+    _check_late([row["late"] for row in rows if "late" in row])
     _check_details([row["details"] for row in rows if "details" in row])
     _check_ids([row["trace_id"] for row in rows if "trace_id" in row], _TRACE_ID_BITS)
     _check_ids([row["span_id"] for row in rows if "span_id" in row], _SPAN_ID_BITS)
@@ -163,6 +164,11 @@ def _check_tokens(tokens: Sequence[Mapping[str, Any]]) -> None:
     if len(values) - len(counts) != len(tokens):
         raise TypeError("a number of tokens is a text")
     _check_numbers(counts)
+
+
+def _check_late(listed: Sequence[Sequence[object]]) -> None:
+    _check_types(listed, _LIST)
+    _check_types(chain.from_iterable(listed), _TEXT)
 
 
 def _check_details(listed: Sequence[Mapping[str, Any]]) -> None:

@@ -94,6 +94,8 @@ def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
         }
     if record.attributes:
         fields["attributes"] = record.attributes
+    if record.late:
+        fields["late"] = record.late
     if record.details:
         fields["details"] = record.details
     if record.reports is not None:
@@ -189,6 +191,7 @@ def record_of_row(fields: Mapping[str, Any], before: int = 0) -> RequestRecord:
         ratio=fields.get("ratio", 1.0),
         details=fields.get("details", {}),
         streamed=fields.get("streamed"),
+        late=tuple(fields.get("late", ())),
     )
 
 

@@ -162,6 +162,8 @@ class Columns:
         self._only = None if only is None else FIRST_WAITS.union(only)
         self._columns: dict[str, GrowingArray] = {}
         self.groups: Final[dict[str, Groups]] = {}
+        self.late: Final[set[str]] = set()
+        """Attributes that a record got when the latency of a part of it was known already."""
         self.segment_names: Final[dict[str, int]] = {}
         """Number of each segment's column, by name."""
         self._segments: dict[str, list[GrowingArray]] = {each: [] for each in until}
@@ -175,6 +177,7 @@ class Columns:
             rows: Fields of lines of one file that can be read, at least one.
             file: Number of the file; scopes are numbered per process.
         """
+        self.late.update(*[row["late"] for row in rows if "late" in row])
         chunk = Chunk(rows, file, self.segment_names)
         if self._only is None:
             chunk.fill(self.until, self._attributes, gaps=self._gaps)
@@ -217,6 +220,16 @@ class Columns:
             column.append(times)
         for column in columns[part.shape[1] :]:
             column.extend(len(part), 0)
+
+    def is_group(self, name: str) -> bool:
+        """
+        Return whether an attribute groups the records.
+
+        It does not if it has too many values. An attribute that a record got late may follow from
+        its latency, and groups them only if it was asked for.
+        """
+        is_late = name in self.late and name not in self._attributes
+        return not (is_late or self.groups[name].is_given_up)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column; NaN for every record if none has a value."""

@@ -266,8 +266,9 @@ def finished(
         groups={
             name: (_codes(groups, size)[order], tuple(groups.values))
             for name, groups in columns.groups.items()
-            if not groups.is_given_up
+            if columns.is_group(name)
         },
+        late=frozenset(columns.late),
         names=tuple(columns.segment_names),
         segments={
             metric: Segments(columns.segments(metric)[order], columns.by_source(metric))

@@ -118,6 +118,8 @@ class Table:
         stage_kinds: Kind of each stage by its name.
         chains: Number of calls of each request that ran one after another; shape ``(n,)``.
         earlier: Time of each earlier call of a request, by name; shape ``(n,)`` each.
+        late: Attributes that a record got when the latency of a part of it was known already. They
+            are in ``groups`` only if they were asked for.
     """
 
     kind: Kind
@@ -138,6 +140,7 @@ class Table:
     chains: Codes
     stage_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     earlier: Mapping[str, Floats] = field(default_factory=dict[str, Any])
+    late: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.start_ns)
