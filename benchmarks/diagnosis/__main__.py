@@ -12,9 +12,10 @@ Caveats: a simulation has only the faults that its authors thought of, with shar
 ones. The figures show that the rules distinguish these causes, and not how often real systems have
 them.
 
-Reproduce: ``make bench-diagnose``; ``--quick`` runs a fifth of the cells; ``--training`` runs the
-cells on which thresholds were set. ``make bench-diagnose ARGS=real`` puts faults into real parts
-instead: see ``real/_run.py``.
+Reproduce: ``make bench-diagnose`` judges the kept recordings of real sockets (``sockets/_run.py``),
+and then the simulation. ``ARGS=sockets`` or ``ARGS=simulated`` selects one; ``--quick`` runs
+a fifth of the cells; ``--training`` runs the cells on which thresholds were set. ``ARGS=real`` puts
+faults into real parts instead: see ``real/_run.py``.
 """
 
 from __future__ import annotations
@@ -37,8 +38,13 @@ def main() -> int:
     """Execute the command line, and return the exit status: 1 if a target is missed."""
     parser = argparse.ArgumentParser(description="Confusion matrix of `latspan diagnose`")
     parser.add_argument(
-        "what", nargs="?", choices=("simulated", "real"), default="simulated", help="kind of faults"
+        "what",
+        nargs="?",
+        choices=("both", "sockets", "simulated", "real"),
+        default="both",
+        help="kind of faults",
     )
+    parser.add_argument("--record", metavar="SEED", help="make the recordings of sockets first")
     parser.add_argument("--quick", action="store_true", help="fewer cells and repeats")
     parser.add_argument("--training", action="store_true", help="cells that set thresholds")
     parser.add_argument("--json", action="store_true", help="print one document instead of tables")
@@ -49,6 +55,14 @@ def main() -> int:
         from diagnosis.real._run import run
 
         return run(arguments.only, as_json=arguments.json)
+    missed = 0
+    if arguments.what in ("both", "sockets"):
+        from diagnosis.sockets import _run as sockets
+
+        missed = sockets.run(arguments.only, seed=arguments.record, as_json=arguments.json)
+        if arguments.what == "sockets":
+            return missed
+        print()
     began = time.monotonic()
     split = TRAINING if arguments.training else HELD_OUT
     results: list[Judged] = []
@@ -73,7 +87,7 @@ def main() -> int:
         for line in _wrong(results):
             print(f"wrong: {line}")
         print(f"\n{time.monotonic() - began:.0f} s")
-    return int(any(row[-1] == "no" for row in rows))
+    return int(missed or any(row[-1] == "no" for row in rows))
 
 
 def _run(cells: Sequence[Cell]) -> Iterable[Judged]:

@@ -1,7 +1,7 @@
 """
 A fault of a system on real sockets, and the answers that are right for it.
 
-What is right stands in ``answers.json``, apart from the code that injects the fault, and was
+What is right stands in ``answers_*.json``, apart from the code that injects the fault, and was
 written down before the first run.
 """
 
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 __all__ = ["ANSWERS", "Answer", "Fault", "Inject", "Made", "answers", "parameters_of"]
 
-ANSWERS: Final = Path(__file__).with_name("answers.json")
-"""File with the right answers, by name of the fault."""
+ANSWERS: Final = tuple(sorted(Path(__file__).parent.glob("answers_*.json")))
+"""Files with the right answers, by name of the fault."""
 
 
 class Made(NamedTuple):
@@ -85,7 +85,8 @@ def answers() -> dict[str, Answer]:
             named=tuple(each.get("named", ())),
             why=each["why"],
         )
-        for name, each in json.loads(ANSWERS.read_text()).items()
+        for path in ANSWERS
+        for name, each in json.loads(path.read_text()).items()
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from diagnosis.sockets._fault import Answer, Made
@@ -25,7 +24,9 @@ class Result(StrEnum):
     """It names another cause, or states that there is nothing to fix."""
 
 
-_HEDGES: Final = frozenset({Conclusion.TIE, Conclusion.SPREAD_OUT, Conclusion.TOO_FEW})
+_HEDGES: Final = frozenset(
+    {Conclusion.TIE, Conclusion.SPREAD_OUT, Conclusion.TOO_FEW, Conclusion.UNDECIDED}
+)
 _NO_CAUSE: Final = "server_wait"
 
 
@@ -67,7 +68,8 @@ def _named(diagnosis: Diagnosis) -> str:
 
 
 def _result(diagnosis: Diagnosis, named: str, answer: Answer) -> Result:
-    if named in answer.causes and _in_a_right_segment(diagnosis, answer) and _names(diagnosis, answer):
+    is_right = named in answer.causes and _names(diagnosis, answer)
+    if is_right and _in_a_right_segment(diagnosis, answer):
         return Result.RIGHT
     if diagnosis.conclusion in _HEDGES or named in (_NO_CAUSE, "no cause"):
         return Result.HEDGED
@@ -77,7 +79,9 @@ def _result(diagnosis: Diagnosis, named: str, answer: Answer) -> Result:
 def _in_a_right_segment(diagnosis: Diagnosis, answer: Answer) -> bool:
     if not answer.segments or diagnosis.conclusion is not Conclusion.FIX:
         return True
-    found = set() if diagnosis.finding is None else set(diagnosis.finding.segments)
+    found: set[str] = set()
+    if diagnosis.finding is not None:
+        found.update(map(str, diagnosis.finding.segments))
     if diagnosis.attribution is not None:
         found.add(diagnosis.attribution.leader.name)
     return bool(answer.segments & found)

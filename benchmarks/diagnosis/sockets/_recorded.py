@@ -1,7 +1,8 @@
 """
-Recordings of the faults: made once per seed, and kept as one compressed archive per family.
+Recordings of the faults, one archive per seed, so that judging them again costs seconds.
 
-Judging a recording again costs seconds, and making it takes up to twelve.
+A recording that the load generator made invalid shows nothing about the system, for example because
+the machine was busy: it is made again, up to twice.
 """
 
 from __future__ import annotations
@@ -10,72 +11,93 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from diagnosis.sockets._faults import FAULTS
 from diagnosis.sockets._fault import Made, parameters_of
+from diagnosis.sockets._faults import FAULTS
+from latspan._recording.folder import open_recording
+from latspan._study.measurement import summarize
+from latspan._study.table import read_table
 
-__all__ = ["CALIBRATION", "RECORDING", "archived", "made", "recorded"]
+__all__ = ["SEEDS", "kept", "made", "record"]
 
-RECORDING: Final = "recording"
-CALIBRATION: Final = "calibration"
-_AT_ONCE: Final = 3
+ARCHIVES: Final = Path(__file__).parent / "recordings"
+SEEDS: Final = tuple(sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.xz")))
+"""Seeds whose recordings are kept."""
+
+_RECORDING: Final = "recording"
+_CALIBRATION: Final = "calibration"
+_REPEATS: Final = 2
 
 
-def recorded(folder: Path, seed: str, names: Iterable[str]) -> Iterator[tuple[str, Exception | None]]:
+def record(seed: str, names: Iterable[str], *, at_once: int) -> None:
     """
-    Make the recordings of faults that the folder does not have.
+    Make recordings of faults, and keep them in the archive of their seed.
 
     Args:
-        folder: Folder with one folder per fault.
         seed: Seed of the parameters.
         names: Names of the faults.
-
-    Yields:
-        The name of each fault as it is done, and why it could not be recorded.
+        at_once: Number of recordings that are made at the same time.
     """
-    missing = [name for name in names if not (folder / name).exists()]
-    with ProcessPoolExecutor(_AT_ONCE, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(_record, folder / name, name, seed): name for name in missing}
-        for future in as_completed(futures):
-            error = future.exception()
-            yield futures[future], error if isinstance(error, Exception) else None
+    ARCHIVES.mkdir(exist_ok=True)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as pool:
+            futures = {pool.submit(_record, folder / each, each, seed): each for each in names}
+            for future in as_completed(futures):
+                sys.stderr.write(f"{futures[future]}: {future.exception() or future.result()}\n")
+        with tarfile.open(ARCHIVES / f"{seed}.tar.xz", "w:xz", preset=9) as archive:
+            for path in sorted(folder.glob("*/*/*")):
+                archive.add(path, path.relative_to(folder), filter=_anonymous)
 
 
-def _record(folder: Path, name: str, seed: str) -> None:
+def _record(folder: Path, name: str, seed: str) -> str:
     began = time.monotonic()
-    unfinished = folder.with_name(f".{name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    found = FAULTS[name].inject(unfinished, parameters_of(name, seed))
-    kept = unfinished / "kept"
-    kept.mkdir()
-    found.recording.rename(kept / RECORDING)
-    if found.calibration is not None:
-        found.calibration.rename(kept / CALIBRATION)
-    kept.rename(folder)
-    shutil.rmtree(unfinished)
-    sys.stderr.write(f"{name}: {time.monotonic() - began:.0f} s\n")
+    for _ in range(_REPEATS + 1):
+        with TemporaryDirectory() as temporary:
+            inside = Path(temporary) / name
+            inside.mkdir()
+            found = FAULTS[name].inject(inside, parameters_of(name, seed))
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            shutil.move(found.recording, folder / _RECORDING)
+            if found.calibration is not None:
+                shutil.move(found.calibration, folder / _CALIBRATION)
+        if not _is_invalid(folder / _RECORDING):
+            break
+    return f"{time.monotonic() - began:.0f} s"
 
 
-def made(folder: Path) -> Made:
-    """Return the recording in the folder of a fault."""
-    calibration = folder / CALIBRATION
-    return Made(folder / RECORDING, calibration if calibration.exists() else None)
-
-
-def archived(archive: Path, folder: Path) -> None:
-    """Write the recordings of a folder into an archive."""
-    with tarfile.open(archive, "w:xz", preset=9) as file:
-        for path in sorted(folder.rglob("*.jsonl*")) + sorted(folder.rglob("*.json")):
-            file.add(path, path.relative_to(folder), filter=_anonymous)
+def _is_invalid(folder: Path) -> bool:
+    recording = open_recording(folder)
+    steps = recording.manifest.get("measurement", {}).get("steps", ())
+    if not steps:
+        return False
+    summary = summarize(recording, read_table(recording))
+    return any(caveat.invalidates for step in summary.steps for caveat in step.caveats)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member
+
+
+@contextmanager
+def kept(seed: str) -> Generator[Path]:
+    """Extract the recordings of a seed into a folder for the time of a ``with`` block."""
+    with TemporaryDirectory() as name, tarfile.open(ARCHIVES / f"{seed}.tar.xz") as archive:
+        archive.extractall(name, filter="data")
+        yield Path(name)
+
+
+def made(folder: Path) -> Made:
+    """Return the recording in the folder of a fault."""
+    calibration = folder / _CALIBRATION
+    return Made(folder / _RECORDING, calibration if calibration.exists() else None)

@@ -48,6 +48,7 @@ _CODES: Final = {
     "spread_out": INCONCLUSIVE,
     "not_instrumented": INCONCLUSIVE,
     "too_few": INCONCLUSIVE,
+    "undecided": INCONCLUSIVE,
     "no_requests": INCONCLUSIVE,
     "invalid": NOT_INTERPRETABLE,
 }

@@ -123,8 +123,11 @@ def network(facts: Facts) -> Finding | None:
             f" {milliseconds(leader.typical_ns)}"
         ),
     )
-    if leader.name == SegmentName.NETWORK:
-        transit = facts.table.segment(SegmentName.NETWORK)
+    if leader.name in (SegmentName.NETWORK, SegmentName.SERVER_WAIT):
+        transit = facts.table.segment(leader.name)
+        sized = facts.explained_by(transit, facts.table.number("input_tokens"))
+        if sized is not None:
+            return _large(leader.name, (*evidence, sized))
         follows = facts.follows_load(transit)
         if follows >= _FOLLOWS and facts.quick_alone(transit, leader.mean_ns):
             return Finding(
@@ -139,7 +142,7 @@ def network(facts: Facts) -> Finding | None:
                     ),
                 ),
                 "requests without others in flight spend as long",
-                (SegmentName.NETWORK, SegmentName.GATEWAY),
+                (leader.name, SegmentName.NETWORK, SegmentName.GATEWAY),
             )
         if not facts.is_spread(leader):
             return Finding(
@@ -148,7 +151,7 @@ def network(facts: Facts) -> Finding | None:
                 "bypass the gateway or pin the zone, and compare",
                 evidence,
                 "a request from the server's own host is as slow",
-                (SegmentName.NETWORK,),
+                (leader.name, SegmentName.NETWORK),
             )
     return Finding(
         "network_distance",
@@ -156,7 +159,18 @@ def network(facts: Facts) -> Finding | None:
         "move the client to the server's region, or send less",
         evidence,
         "a small request over a warm connection is as fast as from the server's own region",
-        (SegmentName.NETWORK, SegmentName.SEND),
+        (leader.name, SegmentName.NETWORK, SegmentName.SEND),
+    )
+
+
+def _large(segment: str, evidence: tuple[str, ...]) -> Finding:
+    return Finding(
+        "network_distance",
+        "the path to the server is slow, and large requests take long on it",
+        "send less, compress it, or move the client nearer to the server",
+        evidence,
+        "a small request takes as long",
+        (segment, SegmentName.NETWORK, SegmentName.SEND),
     )
 
 

@@ -47,6 +47,9 @@ _LOADED: Final = 1.3
 _LOAD_EXPLAINS: Final = 0.5
 """Fraction of the excess per token that must follow from the load."""
 
+_PROMPTS_EXPLAIN: Final = 0.2
+"""Fraction of the excess per token that must follow from the prompts of other requests."""
+
 _COINCIDE: Final = 0.2
 """Rank correlation of stalls with long prompts of others from which these cause them."""
 
@@ -54,7 +57,13 @@ _HEAVY: Final = 3.0
 """Multiple of the median prompt from which a prompt delays the streams of others."""
 
 _MOSTLY: Final = 0.5
-"""Fraction of a stream's time in stalls from which all streams stall."""
+"""Fraction of a stream's time in stalls, or of streams that are held back, that counts."""
+
+_CLUMPED: Final = 0.5
+"""Fraction of the chunks of a stream that arrive together from which it arrives in clumps."""
+
+_CLUMPS_APART: Final = 0.3
+"""Time between two clumps over the wait before the first token from which they belong together."""
 
 _VARIED: Final = 1.0
 """Difference between a high and a low load from which the recording tested the load."""
@@ -76,9 +85,12 @@ class _Parts(NamedTuple):
 
 
 def is_buffered(facts: Facts) -> bool:
-    """Return whether most slow streams arrived in one burst."""
-    buffered = facts.table.number("buffered")[facts.attribution.tail]
-    return bool(np.nan_to_num(buffered).mean() >= 0.5)
+    """Return whether most slow streams arrived in one burst, or in a few clumps."""
+    table, tail = facts.table, facts.attribution.tail
+    held = np.nan_to_num(table.number("buffered")[tail]) > 0
+    longest = table.number("chunk_gap_max")[tail] >= _CLUMPS_APART * facts.leader.mean_ns
+    clumps = longest & (table.number("clumped")[tail] >= _CLUMPED)
+    return bool((held | clumps).mean() >= _MOSTLY)
 
 
 def buffered(facts: Facts) -> Finding:
@@ -278,7 +290,7 @@ def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
         and float(np.ptp(np.quantile(load, (0.1, 0.9)))) < _VARIED
     ):
         line = facts.line(load, pace)
-        if line is None or line.correlation < CORRELATED:
+        if line is None or facts.follows_throughout(load, pace) < CORRELATED:
             return None
         by_load = line.slope * (busy - _least_busy(facts))
         if by_load < _LOAD_EXPLAINS * (slow - unloaded):
@@ -333,7 +345,13 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     met, load = _prompts_met(facts), facts.load_at_server
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
     by_prompts, by_load = beyond(met, time, load), beyond(load, time, met)
-    if by_prompts < CORRELATED or by_prompts < by_load or facts.tail(met) <= facts.typical(met):
+    line = facts.line(met, time)
+    if line is None or by_prompts < CORRELATED or by_prompts < by_load:
+        return None
+    (more, fewer), (slow, typical) = facts.means(met), facts.means(time)
+    if not facts.attribution.by_excess:
+        fewer, typical = 0.0, 0.0
+    if line.slope * (more - fewer) < _PROMPTS_EXPLAIN * (slow - typical):
         return None
     return _interfering(
         (

@@ -54,6 +54,8 @@ class Conclusion(StrEnum):
     """No segment has a large share."""
     NOTHING_TO_FIX = "nothing_to_fix"
     """The target is met, with confidence."""
+    UNDECIDED = "undecided"
+    """Only requests that were given up leave open whether the target is met."""
     NOT_INSTRUMENTED = "not_instrumented"
     """Too much of the time is in no segment."""
     UNRELIABLE = "unreliable"
@@ -224,6 +226,13 @@ def diagnose_table(
         limit = milliseconds(goal.limit_ns or 0)
         sentence = f"Nothing to fix: {goal} is within {limit}, with 95 % confidence."
         return result(Conclusion.NOTHING_TO_FIX, sentence)
+    if target is not None and target.undecided and _is_met_by_the_others(table):
+        limit = milliseconds(goal.limit_ns or 0)
+        return result(
+            Conclusion.UNDECIDED,
+            f"Whether {goal} is within {limit} is not known: {target.undecided:,} of"
+            f" {target.requests:,} {noun} were given up before it, and the others are.",
+        )
     return _explained(facts, noun, result)
 
 
@@ -270,11 +279,12 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             " Measure for longer.",
             finding,
         )
-    if (
-        runner_up is not None
-        and runner_up.name not in covered
-        and (attribution.lead <= 0 or _is_uncertain(leader, runner_up))
-    ):
+    if _is_uncertain(attribution):
+        runner_up = next(each for each in attribution.shares if each.name == SegmentName.PREFILL)
+        is_close = True
+    else:
+        is_close = runner_up is not None and attribution.lead <= 0
+    if runner_up is not None and runner_up.name not in covered and is_close:
         return result(
             Conclusion.TIE,
             f"At {goal}, {compared}; {part(leader)} and {part(runner_up)} {of} are too close to"
@@ -293,13 +303,14 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     return result(Conclusion.FIX, f"At {goal}, {sentence}{summary}.", finding)
 
 
-def _is_uncertain(leader: Share, runner_up: Share) -> bool:
+def _is_uncertain(attribution: Attribution) -> bool:
     """Return whether a queue that is estimated leads by less than the error of the estimate."""
+    leader, prefill = attribution.leader, attribution.share(SegmentName.PREFILL)
     return (
         leader.name == SegmentName.QUEUE
-        and runner_up.name == SegmentName.PREFILL
         and leader.uncertain > _ESTIMATED
-        and leader.share - runner_up.share < _ESTIMATE_ERROR
+        and prefill > 0
+        and leader.share - prefill < _ESTIMATE_ERROR
     )
 
 
@@ -324,6 +335,17 @@ def _target(table: RequestTable) -> TargetVerdict | None:
     return weighted_target_verdict(
         table.low_ns, table.high_ns, table.weight, limit_ns, table.goal.percentile
     )
+
+
+def _is_met_by_the_others(table: RequestTable) -> bool:
+    """Return whether the target would be met if no given-up request had missed it."""
+    limit_ns = table.goal.limit_ns
+    if limit_ns is None:
+        return False
+    verdict = weighted_target_verdict(
+        table.low_ns, table.low_ns, table.weight, limit_ns, table.goal.percentile
+    )
+    return verdict.verdict is Verdict.MET
 
 
 def _too_few(table: RequestTable, noun: str) -> str:

@@ -21,6 +21,7 @@ from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._line import LEAST_POINTS, Line, correlation, fitted
 from latspan._study.diagnose._table import RequestTable
 from latspan._study.stats import hypergeometric_tail
+from latspan._units import NS_PER_MS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,8 +38,15 @@ _RISEN: Final = 1.4
 _ARRIVALS: Final = (3, 5, 10, 20)
 """Mean numbers of arrivals per window, when arrivals are counted in windows of equal length."""
 
-_HARDLY: Final = 0.5
-"""Mean number of others in flight below which a request is nearly alone."""
+_NEARLY_ALL: Final = 0.9
+
+_DECIDES: Final = 0.5
+"""Rank correlation of a wait with a number of tokens from which these may explain it."""
+
+_EXPLAINED: Final = 0.5
+"""Fraction of the excess that a number of tokens must explain."""
+
+_PER_TOKENS: Final = 100
 
 _SHORT: Final = 0.25
 """Fraction of the time of slow requests below which a time is short."""
@@ -49,7 +57,7 @@ _LEVELS: Final = 3
 
 _LEAST_AT_LEVEL: Final = 5
 _SLOWER: Final = 1.3
-"""A group is slow if its median is more than this many times the median of the other units. It must
+"""A group is slow if its mean is more than this many times the mean of the other units. It must
 be slow in at least three of the four quarters of the recording."""
 
 LONGER: Final = 1.5
@@ -64,7 +72,7 @@ _OTHER_CLIENTS: Final = 1.0
 """If the server's metrics show at least this many more running requests than the recording has in
 flight (median of the difference), other clients use the server."""
 
-_EXPLAINS: Final = 0.6
+_EXPLAINS: Final = 0.5
 """
 Fraction of the tail band that one group must hold to explain it. If a group is smaller than the
 band, this fraction of the group must be in the band.
@@ -154,7 +162,8 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
     """
     wait = table.segment(SegmentName.SERVER_WAIT)
     tokens = _uncached(table)
-    known = ~np.isnan(tokens) & (wait > 0)
+    # A server that reports its queue leaves nothing to divide: the wait is in front of it.
+    known = ~np.isnan(tokens) & (wait > 0) & ~(table.number("queue_reported") == 1)
     if not known.any():
         return table
     line = fitted(tokens[known], wait[known])
@@ -257,15 +266,77 @@ class Facts:
         known = np.isfinite(values)
         return correlation(np.flatnonzero(known).astype(np.float64), values[known])
 
+    def follows_throughout(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+        """
+        Return the mean rank correlation of two columns within each quarter of the recording.
+
+        Both change if a system becomes slower: requests take longer, and more of them overlap.
+        """
+        found = [
+            correlation(x[rows], y[rows])
+            for part in np.array_split(np.arange(len(self.table)), _PARTS)
+            if (rows := part[np.isfinite(x[part]) & np.isfinite(y[part])]).size >= LEAST_POINTS
+        ]
+        return float(np.mean(found)) if found else 0.0
+
+    @cached_property
+    def met(self) -> NDArray[np.float64]:
+        """
+        Number of other units in flight when each unit started.
+
+        Those that started later do not count: whatever delays all units of a while also lets them
+        pile up, without being their cause.
+        """
+        start = self.table.start_ns.astype(np.float64)
+        ends = np.sort(start + self.table.duration_ns)
+        return np.arange(len(start)) - np.searchsorted(ends, start, "right").astype(np.float64)
+
     def follows_load(self, values: NDArray[np.float64]) -> float:
-        """Return the rank correlation of a column with the requests in flight, in [-1, 1]."""
+        """Return the rank correlation of a column with the requests met, in [-1, 1]."""
         known = np.isfinite(values)
-        return correlation(self.in_flight[known], values[known])
+        return correlation(self.met[known], values[known])
 
     def quick_alone(self, values: NDArray[np.float64], long: float) -> bool:
-        """Return whether a time is short for requests that had hardly any others beside them."""
-        alone = values[(self.in_flight < _HARDLY) & np.isfinite(values)]
-        return len(alone) >= LEAST_POINTS and float(np.median(alone)) <= _SHORT * long
+        """
+        Return whether a time is short without other requests.
+
+        Args:
+            values: The time of each unit.
+            long: Time that counts as long, in nanoseconds.
+        """
+        if self.calibration is not None and self.calibration.intercept_ns <= _SHORT * long:
+            return True
+        known = np.flatnonzero(np.isfinite(values))
+        least = known[np.argsort(self.met[known], kind="stable")]
+        least = least[: max(LEAST_POINTS, len(known) // 10)]
+        return len(least) >= LEAST_POINTS and float(np.median(values[least])) <= _SHORT * long
+
+    def explained_by(self, time: NDArray[np.float64], tokens: NDArray[np.float64]) -> str | None:
+        """
+        Return the evidence that tokens explain most of the excess of the leading segment.
+
+        Args:
+            time: The time of the segment of each unit.
+            tokens: A number of tokens of each unit.
+
+        Returns:
+            ``None`` if they do not.
+        """
+        line = self.line(tokens, time)
+        slow, typical = self.means(tokens)
+        if line is None or line.correlation < _DECIDES or np.isnan(slow + typical):
+            return None
+        if not 0 < _EXPLAINED * self.leader.excess_ns <= line.slope * (slow - typical):
+            return None
+        return (
+            f"it grows by {line.slope * _PER_TOKENS / NS_PER_MS:.1f} ms per {_PER_TOKENS} of these"
+            f" tokens (rank correlation {line.correlation:.1f})"
+        )
+
+    @cached_property
+    def reports_queue(self) -> bool:
+        """Whether the server reports its queue, so that an unexplained wait is in front of it."""
+        return float((self.table.number("queue_reported") == 1).mean()) >= _NEARLY_ALL
 
     def is_spread(self, share: Share) -> bool:
         """Return whether a segment is long in typical units too, and not in the tail alone."""
@@ -410,7 +481,7 @@ class Facts:
 
         def is_slow(rows: NDArray[np.int64]) -> bool:
             own, others = rows[inside[rows]], rows[~inside[rows]]
-            return bool(_median(values[own]) > _SLOWER * _median(values[others]))
+            return bool(_mean(values[own]) > _SLOWER * _mean(values[others]))
 
         parts = np.array_split(np.arange(len(self.table)), _PARTS)
         if sum(map(is_slow, parts)) < _PARTS - 1:
@@ -489,6 +560,11 @@ def _cached(table: RequestTable) -> NDArray[np.float64]:
     cached = table.number("cached_tokens")
     sampled = table.number("cache_hit_ratio") * table.number("input_tokens")
     return np.where(np.isnan(cached), sampled, cached)
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else nan
 
 
 def _median(values: NDArray[np.float64]) -> float:

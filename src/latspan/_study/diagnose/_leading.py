@@ -9,6 +9,7 @@ a long path, a stage, or prompts of thousands of tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -20,13 +21,17 @@ from latspan._study.diagnose._server_rules import is_long_prefill
 
 __all__ = ["leading"]
 
-_WORK: Final = {
+_WORK: Final[Mapping[str, Callable[[Facts], bool]]] = {
     SegmentName.DECODE: is_slow_pace,
     SegmentName.PREFILL: is_long_prefill,
-    SegmentName.REASONING: lambda _: False,
-    SegmentName.SERVER_WAIT: lambda _: False,
+    SegmentName.REASONING: lambda facts: False,  # noqa: ARG005 - any length may be wanted
+    SegmentName.SERVER_WAIT: lambda facts: facts.reports_queue,
 }
-"""Segments that every request needs, and whether a recording shows that they are too long."""
+"""
+Segments that every request needs, and whether a recording shows that they are too long.
+
+A wait for a server that reports its queue is in front of it, where no request should wait.
+"""
 
 
 def leading(facts: Facts) -> Attribution:
@@ -37,7 +42,7 @@ def leading(facts: Facts) -> Attribution:
     largest, grown = attribution.of_time.leader, attribution.of_excess.leader
     if largest.name == grown.name or largest.mean_ns < grown.excess_ns:
         return attribution
-    is_fault = _WORK.get(SegmentName(largest.name)) if largest.name in set(SegmentName) else None
+    is_fault = _WORK.get(largest.name)
     if is_fault is not None and not is_fault(facts):
         return attribution
     return replace(attribution, by_excess=False)

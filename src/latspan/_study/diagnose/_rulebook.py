@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from latspan._drawing import percent
-from latspan._metrics import FIRST_TOKENS
+from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import STAGE_KINDS, SegmentName, Stage
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _decode_rules as decoding
@@ -36,6 +36,11 @@ def _pool(facts: Facts) -> Finding | None:
     return client.client_pool(facts) if behind is None else behind
 
 
+def _wait(facts: Facts) -> Finding | None:
+    """Return the finding on a wait for the server, or in front of one that reports its queue."""
+    return client.network(facts) if facts.reports_queue else server.server_wait(facts)
+
+
 _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.DISPATCH_LAG: client.generator,
     SegmentName.EVENT_LOOP: client.blocked_event_loop,
@@ -52,13 +57,16 @@ _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.MODEL_LOAD: server.loading,
     SegmentName.QUEUE: server.queue,
     SegmentName.PREFILL: server.prefill,
-    SegmentName.SERVER_WAIT: server.server_wait,
+    SegmentName.SERVER_WAIT: _wait,
     SegmentName.REASONING: server.reasoning,
     SegmentName.DECODE: decoding.decode,
 }
 
 _BEHIND_A_BUFFER: Final = frozenset(
-    {SegmentName.SERVER_WAIT, SegmentName.NETWORK, SegmentName.PREFILL, SegmentName.DECODE}
+    {
+        *(SegmentName.SERVER_WAIT, SegmentName.NETWORK),
+        *(SegmentName.QUEUE, SegmentName.PREFILL, SegmentName.DECODE),
+    }
 )
 """Segments in which a stream that is held back appears before its first token."""
 
@@ -74,10 +82,10 @@ _COLD: Final = 3.0
 
 _FIRST: Final = 5
 _IDLE_NS: Final = 30e9
-_IDLE_QUANTILES: Final = (0.5, 0.75, 0.9)
+_IDLE_QUANTILES: Final = (0.0, 0.5, 0.75, 0.9)
 """Quantiles of the idle times from which a server may be cold."""
 
-_LEAST_IDLE: Final = 10
+_LEAST_IDLE: Final = 6
 _LEAST_BEGINS: Final = 3
 _TWICE: Final = 2.0
 _MOSTLY: Final = 0.5
@@ -116,6 +124,9 @@ _CAPACITY: Final = frozenset(
 def explain(facts: Facts) -> Finding | None:
     """Return the finding of the first rule that matches; ``None`` if the segment has no rule."""
     for rule in (_cold_start, _slow_group):
+        if rule is _cold_start and facts.table.goal.metric in OF_PACE:
+            # A stream that has begun comes from a system that has started.
+            continue
         finding = rule(facts)
         if finding is not None:
             return finding

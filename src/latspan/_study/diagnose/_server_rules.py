@@ -57,13 +57,6 @@ _VARIED: Final = 1.0
 _GROWS: Final = 0.5
 """Rank correlation of the wait with the time of arrival from which it grows through a recording."""
 
-_DECIDES: Final = 0.5
-"""Rank correlation of a wait with a number of tokens from which these may explain it."""
-
-_EXPLAINED: Final = 0.5
-"""Fraction of the excess that a number of tokens must explain."""
-
-_PER_TOKENS: Final = 100
 _BEST_CACHED: Final = 0.95
 """Quantile of the cached share of prompts that shows what a cache could hold."""
 
@@ -120,7 +113,10 @@ def queue(facts: Facts) -> Finding | None:
             "slots are full too, so more memory would not shorten the queue",
             (SegmentName.QUEUE,),
         )
-    estimated = facts.calibration is None and leader.uncertain > _ESTIMATED
+    # By the wait for headers. A calibration estimates a queue only where nothing is reported.
+    estimated = leader.uncertain > _ESTIMATED and (
+        facts.calibration is None or facts.table.reported >= _ESTIMATED
+    )
     if estimated:
         elsewhere = _is_the_way(facts) or _is_delayed(facts)
         if elsewhere is not None:
@@ -195,7 +191,11 @@ def _is_the_way(facts: Facts) -> Finding | None:
     alone = waits[facts.alone]
     low, high = (float(each) for each in np.quantile(waits, (0.1, 0.9)))
     tested = float(np.ptp(np.quantile(facts.in_flight, (0.1, 0.9)))) >= _VARIED
-    if len(alone) >= _LEAST_ALONE:
+    if facts.calibration is not None:
+        first_ns = facts.calibration.intercept_ns
+        reason = f"a request alone waits {milliseconds(first_ns)} for its first token as well"
+        is_way = first_ns >= _WAY * leader.mean_ns
+    elif len(alone) >= _LEAST_ALONE:
         quickest = float(np.quantile(alone, 0.1))
         reason = (
             f"{len(alone):,} requests were alone at the server, and nine in ten of them wait"
@@ -436,26 +436,8 @@ def server_wait(facts: Facts) -> Finding | None:
     )
 
 
-def _follows(
-    facts: Facts, wait: NDArray[np.float64], tokens: NDArray[np.float64]
-) -> tuple[float, str] | None:
-    """
-    Return the time per token and its evidence if the tokens explain most of the excess in a wait.
-    """
-    line = facts.line(tokens, wait)
-    slow, typical = facts.means(tokens)
-    if line is None or line.correlation < _DECIDES or isnan(slow + typical):
-        return None
-    if line.slope * (slow - typical) < _EXPLAINED * facts.leader.excess_ns:
-        return None
-    return line.slope, (
-        f"the wait grows by {milliseconds(line.slope * _PER_TOKENS)} per {_PER_TOKENS:,} of them"
-        f" (rank correlation {line.correlation:.1f})"
-    )
-
-
 def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
-    found = _follows(facts, wait, facts.uncached_tokens)
+    found = facts.explained_by(wait, facts.uncached_tokens)
     if found is None or not facts.attribution.by_excess:
         return None
     prefix = _reprocessed(facts)
@@ -463,7 +445,7 @@ def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None
     evidence = (
         f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",
         f"they have {slow:,.0f} prompt tokens that come from no cache, typical ones {typical:,.0f}",
-        found[1],
+        found,
     )
     if prefix:
         return _reprocessing((*evidence, *prefix), SegmentName.SERVER_WAIT)
@@ -479,7 +461,7 @@ def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None
 
 def _reasoning_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
     tokens = facts.table.number("reasoning_tokens")
-    found = _follows(facts, wait, tokens)
+    found = facts.explained_by(wait, tokens)
     if found is None:
         return None
     slow, typical = facts.means(tokens)
@@ -489,7 +471,7 @@ def _reasoning_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | No
         "lower the reasoning effort, and show progress meanwhile",
         (
             f"slow requests have {slow:,.0f} reasoning tokens, typical ones {typical:,.0f}",
-            found[1],
+            found,
         ),
         "requests without reasoning wait as long",
         (SegmentName.SERVER_WAIT,),
@@ -501,7 +483,7 @@ def _answer_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
     tokens = facts.table.number("output_tokens")
     if np.isfinite(facts.table.number(FIRST_TOKENS[0])).any():
         return None
-    found = _follows(facts, wait, tokens)
+    found = facts.explained_by(wait, tokens)
     if found is None:
         return None
     slow, typical = facts.means(tokens)
@@ -511,7 +493,7 @@ def _answer_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
         "cap or shape the output, and stream it",
         (
             f"slow requests have {slow:,.0f} output tokens, typical ones {typical:,.0f}",
-            found[1],
+            found,
         ),
         "slow requests have as many output tokens as typical ones",
         (SegmentName.SERVER_WAIT,),

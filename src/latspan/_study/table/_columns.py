@@ -83,6 +83,9 @@ Prefix of the details that name the replica, cache or gateway that answered. The
 name of the header.
 """
 
+_TOGETHER: Final = 0.1
+"""Fraction of the mean gap of a stream up to which two chunks arrive together."""
+
 _STALL: Final = 5.0
 """Multiple of the median gap of a stream from which a gap is a stall."""
 
@@ -376,7 +379,7 @@ class Chunk:
                 self._fill_gaps(streams)
 
     def _fill_gaps(self, gaps: Sequence[Sequence[int]]) -> None:
-        medians, stalled = [nan] * len(gaps), [nan] * len(gaps)
+        medians, stalled, clumped = ([nan] * len(gaps) for _ in range(3))
         for at, each in enumerate(gaps):
             if len(each) > 1:
                 uncertain = self._rows[at].get("chunk_gap_sources")
@@ -389,8 +392,11 @@ class Chunk:
                 )
                 if len(measured) > 1:
                     medians[at], stalled[at] = _median_and_stalled(sorted(measured))
+                    together = _TOGETHER * sum(measured) / len(measured)
+                    clumped[at] = sum(gap <= together for gap in measured) / len(measured)
         self.columns["chunk_gap_median"] = np.array(medians, np.float64)
         self.columns["stalled"] = np.array(stalled, np.float64)
+        self.columns["clumped"] = np.array(clumped, np.float64)
 
     def _fill_segments(self, until: Sequence[str]) -> None:
         listed: list[Sequence[Sequence[Any]]] = [row["segments"] for row in self._rows]
@@ -413,6 +419,12 @@ class Chunk:
         reported = np.zeros(size, np.bool_)
         reported[row[source == _SOURCE_CODES[Source.SERVER_REPORTED.value]]] = True
         self.columns["is_reported"] = reported
+        queued = self._names.get(SegmentName.QUEUE.value)
+        by_server = (place == queued) & (source == _SOURCE_CODES[Source.SERVER_REPORTED.value])
+        if by_server.any():
+            states = np.zeros(size)
+            states[row[by_server]] = 1
+            self.columns["queue_reported"] = states
         duration_ns = self.columns["duration_ns"]
         after = [self._names[name] for name in _AFTER_LAST_TOKEN if name in shown]
         for metric in until:

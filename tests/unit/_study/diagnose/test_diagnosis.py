@@ -324,3 +324,31 @@ def test_a_text_that_is_not_a_goal_is_an_error_with_a_hint(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_goal(text)
     assert caught.value.hint
+
+
+def test_a_target_that_only_given_up_requests_leave_open_is_undecided() -> None:
+    """No cause is named, because the other requests are well within the limit."""
+    records = [
+        replace(_call(number), outcome=Outcome.CANCELLED if number % 5 == 0 else Outcome.COMPLETED)
+        for number in range(200)
+    ]
+    limit_ms = 2 * records[0].duration_ns / _MS
+    found = diagnose(records, parse_goal("p95 duration", limit_ms=limit_ms))
+    assert found.conclusion is Conclusion.UNDECIDED
+    assert found.finding is None
+    assert "40 of 200 calls were given up before it" in found.sentence
+
+
+@pytest.mark.parametrize("metric", ["tpot", "chunk_gap_max"])
+def test_a_pace_is_divided_among_the_segments_after_the_first_token(metric: str) -> None:
+    """They add up to the value, and the time before the first token has no part in it."""
+    scenario = replace(scenario_of(("slow_decode", 1.0)), requests=300)
+    records = list(records_of(requests_of(scenario, 1), scenario))
+    table = table_of(records, parse_goal(f"p95 {metric}"))
+    assert table.kind is Kind.CALL
+    known = ~np.isnan(table.value_ns)
+    assert table.segments_ns.sum(axis=1)[known] == pytest.approx(table.value_ns[known], rel=1e-5)
+    assert not table.segment("prefill", "queue", "server_wait", "prepare").any()
+    found = diagnose_table(table)
+    assert found.finding is not None
+    assert found.finding.cause in ("slow_decode", "random_stalls")

@@ -474,3 +474,121 @@ def test_load_at_a_server_counts_its_own_requests_only() -> None:
     middle = slice(10, 30)
     assert facts.in_flight[middle] == pytest.approx(np.full(20, 1.6))
     assert facts.in_flight_at_server[middle] == pytest.approx(np.full(20, 0.4))
+
+
+def _poisson(seed: int = 1, mean_ms: float = 1_000.0) -> list[float]:
+    """Return starts of independent arrivals in ms."""
+    return np.cumsum(np.random.default_rng(seed).exponential(mean_ms, _SIZE)).tolist()
+
+
+def test_a_wait_beside_a_reported_queue_is_in_front_of_the_server() -> None:
+    """A server that reports its queue has no part in the rest of the wait."""
+    segments = {"server_wait": _in_tail(5, 900), "decode": [10.0] * _SIZE}
+    reported = {"queue_reported": [1.0] * _SIZE}
+    assert _cause(segments, starts=_poisson()) == "server_wait"
+    assert _cause(segments, starts=_poisson(), numbers=reported) == "network_jitter"
+    every = {"server_wait": [700.0] * _SIZE, "decode": [10.0] * _SIZE}
+    assert _cause(every, starts=_poisson(), numbers=reported) == "network_distance"
+
+
+def test_a_wait_in_transit_that_follows_the_load_is_a_gateway() -> None:
+    """Requests that start alone hardly have it."""
+    # Ten requests at the same time, then a pause.
+    starts = [20_000.0 * (number // 10) + number % 10 for number in range(_SIZE)]
+    waits = [5.0 + 200.0 * (number % 10) for number in range(_SIZE)]
+    segments = {"network": waits, "decode": [10.0] * _SIZE}
+    assert _cause(segments, starts=starts) == "gateway_queue"
+
+
+def test_a_wait_in_transit_that_follows_the_size_is_a_slow_path() -> None:
+    """Large requests take long to send on a narrow path."""
+    tokens = np.random.default_rng(3).uniform(100, 4_000, _SIZE)
+    segments = {"network": (tokens / 5).tolist(), "decode": [10.0] * _SIZE}
+    table = table_in_ms(segments, starts=_poisson(), numbers={"input_tokens": tokens.tolist()})
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "network_distance"
+    assert "send less" in finding.lever
+
+
+def test_streams_in_clumps_are_held_back() -> None:
+    """A proxy that releases what it has every 400 ms delays the first token as well."""
+    numbers = {
+        "output_tokens": [50.0] * _SIZE,
+        "clumped": [0.9] * _SIZE,
+        "chunk_gap_max": [400e6] * _SIZE,
+    }
+    segments = {"server_wait": [420.0] * _SIZE, "prefill": [10.0] * _SIZE}
+    assert _cause(segments, numbers=numbers, goal="p95 ttft") == "buffering"
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("input_tokens", "long_context"), ("reasoning_tokens", "reasoning")],
+)
+def test_token_counts_explain_a_wait_that_nothing_divides(name: str, cause: str) -> None:
+    """A wait that follows a number of tokens is theirs; queue and prefill stay one segment."""
+    tokens = np.random.default_rng(5).uniform(100, 4_000, _SIZE)
+    segments = {"server_wait": (tokens / 5).tolist(), "decode": [10.0] * _SIZE}
+    table = table_in_ms(segments, numbers={name: tokens.tolist()}, goal="p95 ttft")
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert (finding.cause, finding.segments) == (cause, ("server_wait",))
+
+
+def test_a_cache_that_similar_prompts_use_could_hold_the_prefix() -> None:
+    """Slow requests have as long prompts as the others, and read none of them from the cache."""
+    segments = {"prefill": _in_tail(20, 600), "decode": [10.0] * _SIZE}
+    numbers = {"input_tokens": [1_000.0] * _SIZE, "cached_tokens": _in_tail(900, 0)}
+    assert _cause(segments, numbers=numbers, goal="p95 ttft") == "reprocessed_prefix"
+
+
+def test_all_prompt_tokens_of_a_slow_device_take_long() -> None:
+    """Short prompts at 4 ms per token are no long context, although prefill grows with them."""
+    tokens = np.random.default_rng(5).uniform(80, 110, _SIZE)
+    segments = {"prefill": (tokens * 4).tolist(), "decode": [10.0] * _SIZE}
+    assert _cause(segments, numbers={"input_tokens": tokens.tolist()}, goal="p95 ttft") == (
+        "slow_prefill"
+    )
+
+
+def test_long_prompts_after_idle_times_are_no_cold_start() -> None:
+    """In sparse traffic, every second request is a first one."""
+    starts = [40_000.0 * (number // 2) + 1_000.0 * (number % 2) for number in range(_SIZE)]
+    tokens = _in_tail(500, 5_000)
+    segments = {"prefill": [each / 5 for each in tokens], "decode": [10.0] * _SIZE}
+    assert _cause(segments, starts=starts, numbers={"input_tokens": tokens}) == "long_context"
+
+
+def test_a_server_that_sleeps_early_is_cold() -> None:
+    """The idle time after which it is cold is found in the recording."""
+    starts = [1_000.0 * (number // 10) + 60.0 * (number % 10) for number in range(_SIZE)]
+    wait = [400.0 if number % 10 == 0 else 20.0 for number in range(_SIZE)]
+    assert _cause({"server_wait": wait, "decode": [10.0] * _SIZE}, starts=starts) == "cold_start"
+
+
+def test_a_slow_group_has_the_segment_in_which_it_loses() -> None:
+    """A tenant cannot be taken out; its retrieval can be made shorter."""
+    tenants = ["t3" if number % 10 == 0 else f"t{number % 3}" for number in range(_SIZE)]
+    segments = {"retrieve": _in_tail(2, 900), "decode": _EVEN}
+    finding = diagnose_table(table_in_ms(segments, groups={"tenant": tenants})).finding
+    assert finding is not None
+    assert (finding.cause, finding.segments) == ("slow_group", ("retrieve",))
+    assert "because of retrieve (900 ms against 2.0 ms)" in finding.summary
+    assert finding.lever.startswith("shorten retrieve for 't3'")
+
+
+def test_a_pace_that_gets_worse_is_no_contention() -> None:
+    """Slower requests overlap more, which is not why they are slow."""
+    pace = [10.0 if number < 300 else 60.0 for number in range(_SIZE)]
+    numbers = {"output_tokens": [50.0] * _SIZE}
+    starts = _poisson(mean_ms=800)
+    assert _cause(_decode([50.0] * _SIZE, pace), numbers=numbers, starts=starts) == "slow_decode"
+
+
+def test_an_unknown_number_of_attempts_is_no_evidence() -> None:
+    """The share of retries is known from their segment."""
+    finding = diagnose_table(table_in_ms({"retry": _in_tail(5, 900), "decode": _EVEN})).finding
+    assert finding is not None
+    assert finding.cause == "retries"
+    assert "nan" not in " ".join(finding.evidence)
