@@ -2,7 +2,7 @@
 A fault of a system on real sockets, and the answers that are right for it.
 
 What is right stands in ``answers_*.json``, apart from the code that injects the fault, and was
-written down before the first run.
+written down before the first diagnosis.
 """
 
 from __future__ import annotations
