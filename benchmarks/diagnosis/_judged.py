@@ -19,7 +19,6 @@ from latspan._study.diagnose import Conclusion, Diagnosis, diagnose, parse_goal,
 from support.simulation import (
     FAULTS,
     HEALTHY,
-    SERVER_CAUSES,
     Fault,
     Scenario,
     noisy,
@@ -37,6 +36,9 @@ _TRUTH_REQUESTS: Final = 5_000
 _TRUTH_SEED: Final = 77
 _EQUAL: Final = 0.75
 """Ratio of two gains from which either of two faults is a right answer."""
+
+_INSIDE: Final = frozenset({"queue", "prefill"})
+"""Segments that only evidence of the server or a calibration separates."""
 
 _DECISIVE: Final = 0.4
 """
@@ -106,7 +108,7 @@ def judged(cell: Cell) -> Judged | None:
         "/".join(sorted({fault.cause for fault in expected})) or Conclusion.NOTHING_TO_FIX,
         answer,
         _result(cell, diagnosis, expected),
-        diagnosis.finding is not None and diagnosis.finding.cause in SERVER_CAUSES,
+        diagnosis.finding is not None and bool(_INSIDE & set(diagnosis.finding.segments)),
         diagnosis.sentence,
     )
 

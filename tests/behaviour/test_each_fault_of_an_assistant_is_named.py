@@ -56,8 +56,9 @@ def diagnosed(fault: str, url: str, folder: Path) -> dict[str, Any]:
     return document
 
 
-# On a busy machine, requests have further causes: tokens stall, and calls wait for the processor.
-@pytest.mark.alone
+# On a busy machine, slow requests have further causes: tokens stall, and calls and the event loop
+# wait for the processor.
+@pytest.mark.undisturbed
 @pytest.mark.parametrize(
     ("fault", "cause", "segment"),
     [
