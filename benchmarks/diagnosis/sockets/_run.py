@@ -63,6 +63,10 @@ def run(only: str, *, seed: str | None, as_json: bool) -> int:
         record(seed, chosen, at_once=_AT_ONCE)
     seeds = SEEDS if seed is None else (seed,)
     results = [each for one in seeds for each in _judged(one, chosen)]
+    if not results:
+        print("no recording of these faults is kept: make some with --record SEED", file=sys.stderr)
+        return 1
+    print(f"{len(results)} runs of {len({each.name for each in results})} systems", file=sys.stderr)
     rows = list(_summary(results))
     if as_json:
         print(json.dumps({"summary": rows, "runs": [_as_data(each) for each in results]}, indent=2))
@@ -108,14 +112,13 @@ def _summary(results: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
             yield _row(family, runs, Result.WRONG, None)
     for result, limit in _ALL.items():
         yield _row("all", results, result, limit)
-    print(f"{len(results)} runs of {len({each.name for each in results})} systems", file=sys.stderr)
 
 
 def _row(
     family: str, runs: Sequence[Judged], result: Result, limit: float | None
 ) -> tuple[str, ...]:
-    share = sum(each.result is result for each in runs) / len(runs)
     count = sum(each.result is result for each in runs)
+    share = count / len(runs)
     low, high = _interval(runs, result)
     target, met = "", ""
     if limit is not None:

@@ -59,11 +59,12 @@ class DiagnosisReport(Printable):
             for sentence in finding.evidence:
                 yield prose(f"- {sentence}", options)
             runner_up = diagnosis.runner_up
-            if runner_up is not None and diagnosis.conclusion is Conclusion.FIX:
-                yield prose(
-                    f"- next is {runner_up.name}, with {percent(runner_up.share)} of the time",
-                    options,
-                )
+            attribution = diagnosis.attribution
+            is_fix = diagnosis.conclusion is Conclusion.FIX
+            if attribution is not None and runner_up is not None and is_fix:
+                of = "of the difference" if attribution.by_excess else "of the time"
+                part = percent(attribution.weight(runner_up))
+                yield prose(f"- next is {runner_up.name}, with {part} {of}", options)
             yield prose(f"Try: {finding.lever}.", options, style="bold")
             yield prose(f"It would be refuted if {finding.refuted_by}.", options, style=FAINT)
         # The report that a brief diagnosis follows has the notes on the recording.

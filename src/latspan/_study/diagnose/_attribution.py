@@ -136,6 +136,7 @@ class Attribution:
         typical: Indices of the units in the typical band.
         tail_ns: Mean of the goal metric in the tail band, in nanoseconds.
         typical_ns: Mean of the goal metric in the typical band, in nanoseconds.
+        differs: Whether slow units take at least 1.5 times as long as typical ones.
         of_time: Ranking of the segments by their share of the time.
         of_excess: Ranking of the segments by their share of the excess.
         by_excess: Whether the ranking by excess explains the percentile.
@@ -151,16 +152,12 @@ class Attribution:
     typical: NDArray[np.int64]
     tail_ns: float
     typical_ns: float
+    differs: bool
     of_time: Ranking
     of_excess: Ranking
     by_excess: bool
     value_ns: float
     is_extended: bool = False
-
-    @property
-    def differs(self) -> bool:
-        """Whether slow units take at least 1.5 times as long as typical ones."""
-        return len(self.typical) > 0 and self.tail_ns >= _SLOWER * self.typical_ns
 
     @property
     def leader(self) -> Share:
@@ -270,6 +267,7 @@ def attribute(table: RequestTable) -> Attribution | None:
         )
         for index, name in enumerate(table.names)
     ]
+    differs = len(bands.typical) > 0 and bool(means.sum() >= _SLOWER * typical.sum())
     return Attribution(
         shares=tuple(
             sorted((each for each in every if each.share > 0), key=lambda each: -each.share)
@@ -282,9 +280,10 @@ def attribute(table: RequestTable) -> Attribution | None:
             if len(bands.typical)
             else weighted_quantile(values, weights, 50)
         ),
+        differs=differs,
         of_time=_ranking(every, shares, deviations),
         of_excess=_ranking(every, grown, variations),
-        by_excess=len(bands.typical) > 0 and bool(means.sum() >= _SLOWER * typical.sum()),
+        by_excess=differs,
         value_ns=_percentile(table),
         is_extended=bands.fraction > table.goal.tail_fraction,
     )

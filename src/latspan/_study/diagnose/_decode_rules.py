@@ -15,7 +15,7 @@ import numpy as np
 
 from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._facts import VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
 from latspan._study.diagnose._line import CORRELATED, beyond
 
@@ -64,9 +64,6 @@ _CLUMPED: Final = 0.5
 
 _CLUMPS_APART: Final = 0.3
 """Time between two clumps over the wait before the first token from which they belong together."""
-
-_VARIED: Final = 1.0
-"""Difference between a high and a low load from which the recording tested the load."""
 
 
 class _Parts(NamedTuple):
@@ -264,9 +261,7 @@ def _pace(facts: Facts, evidence: list[str]) -> Finding:
     found = _interference(facts, evidence) or _contention(facts, evidence)
     if found is not None:
         return found
-    load = facts.load_at_server
-    low, high = np.quantile(load, (0.1, 0.9))
-    whatever = ", whatever the load" if high - low >= _VARIED else ""
+    whatever = ", whatever the load" if varies(facts.load_at_server) else ""
     return Finding(
         "slow_decode",
         f"some requests are decoded slowly{whatever}",
@@ -284,11 +279,7 @@ def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
     busy = facts.tail(load)
     if not slow >= _LOADED * unloaded > 0:
         return None
-    if not (
-        _is_calibrated(facts)
-        and busy >= _VARIED
-        and float(np.ptp(np.quantile(load, (0.1, 0.9)))) < _VARIED
-    ):
+    if not (_is_calibrated(facts) and busy >= VARIED and not varies(load)):
         line = facts.line(load, pace)
         if line is None or facts.follows_throughout(load, pace) < CORRELATED:
             return None

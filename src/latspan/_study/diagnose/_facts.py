@@ -26,7 +26,17 @@ from latspan._units import NS_PER_MS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CALIBRATING", "LONGER", "Calibration", "Facts", "SlowGroup", "calibrate", "split_by"]
+__all__ = [
+    "CALIBRATING",
+    "SIMILAR",
+    "VARIED",
+    "Calibration",
+    "Facts",
+    "SlowGroup",
+    "calibrate",
+    "split_by",
+    "varies",
+]
 
 CALIBRATING: Final = Goal("time_to_first_token", 50)
 """Goal of the table of a calibration."""
@@ -55,15 +65,16 @@ _PARTS: Final = 4
 _LEVELS: Final = 3
 """Number of levels of load at which a group is compared with the other units."""
 
-_LEAST_AT_LEVEL: Final = 5
+_MIN_AT_LEVEL: Final = 5
 _SLOWER: Final = 1.3
 """A group is slow if its mean is more than this many times the mean of the other units. It must
 be slow in at least three of the four quarters of the recording."""
 
-LONGER: Final = 1.5
-"""Minimum ratio of the median number of tokens in the tail band to that in the typical band, at
-which the number of tokens explains the slow requests. Other rules use the same ratio for the time
-per token and for gaps."""
+SIMILAR: Final = 1.3
+"""Ratio of two lengths, or of two medians, below which they are alike."""
+
+VARIED: Final = 1.0
+"""Number of requests by which a high load exceeds a low one."""
 
 _ALONE: Final = 0.1
 """Mean number of other units in flight below which a unit was alone."""
@@ -497,7 +508,7 @@ class Facts:
         levels = [
             rows
             for rows in np.array_split(alike[np.argsort(load[alike], kind="stable")], _LEVELS)
-            if min(inside[rows].sum(), (~inside[rows]).sum()) >= _LEAST_AT_LEVEL
+            if min(inside[rows].sum(), (~inside[rows]).sum()) >= _MIN_AT_LEVEL
         ]
         return not levels or sum(map(is_slow, levels)) >= len(levels) / 2
 
@@ -537,6 +548,11 @@ class Facts:
         """Return which units belong to a group."""
         codes, values = self.table.groups[group.attribute]
         return codes == values.index(group.value)
+
+
+def varies(load: NDArray[np.float64]) -> bool:
+    """Return whether units met a high load and a low one, so that the recording tested the load."""
+    return float(np.ptp(np.quantile(load, (0.1, 0.9)))) >= VARIED
 
 
 def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:

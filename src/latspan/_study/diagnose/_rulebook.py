@@ -19,7 +19,7 @@ from latspan._segments import STAGE_KINDS, SegmentName, Stage
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server
-from latspan._study.diagnose._facts import Facts, SlowGroup
+from latspan._study.diagnose._facts import SIMILAR, Facts, SlowGroup
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ _IDLE_NS: Final = 30e9
 _IDLE_QUANTILES: Final = (0.0, 0.5, 0.75, 0.9)
 """Quantiles of the idle times from which a server may be cold."""
 
-_LEAST_IDLE: Final = 6
-_LEAST_BEGINS: Final = 3
+_MIN_IDLE: Final = 6
+_MIN_STARTS: Final = 3
 _TWICE: Final = 2.0
 _MOSTLY: Final = 0.5
 
@@ -100,8 +100,6 @@ _COLD_AT_FIRST: Final = frozenset(
     }
 )
 """Segments that are longer in a system that has just started; a queue has other causes."""
-
-_SIMILAR: Final = 1.3
 
 _PLACES: Final = (
     "server",
@@ -124,9 +122,6 @@ _CAPACITY: Final = frozenset(
 def explain(facts: Facts) -> Finding | None:
     """Return the finding of the first rule that matches; ``None`` if the segment has no rule."""
     for rule in (_cold_start, _slow_group):
-        if rule is _cold_start and facts.table.goal.metric in OF_PACE:
-            # A stream that has begun comes from a system that has started.
-            continue
         finding = rule(facts)
         if finding is not None:
             return finding
@@ -165,16 +160,19 @@ def _cold_start(facts: Facts) -> Finding | None:
     Most starts must be slow: in sparse traffic, some slow requests happen to be the first ones. How
     long a server must be idle to be cold is not known, so several lengths are tried.
     """
+    if facts.table.goal.metric in OF_PACE:
+        # A stream that has begun comes from a system that has started.
+        return None
     idle_ns = _idle_before(facts)
     some = idle_ns[idle_ns > 0]
     lengths = [_IDLE_NS]
-    if len(some) >= _LEAST_IDLE:
+    if len(some) >= _MIN_IDLE:
         lengths += [float(each) for each in np.quantile(some, _IDLE_QUANTILES)]
     for length_ns in lengths:
         begins = np.flatnonzero(idle_ns >= length_ns)
         found = _slow_first(facts, np.union1d([0], begins), _FIRST if length_ns >= _IDLE_NS else 1)
         others = (idle_ns > 0) & (idle_ns < length_ns)
-        if found is None or (len(begins) < _LEAST_BEGINS and length_ns < _IDLE_NS):
+        if found is None or (len(begins) < _MIN_STARTS and length_ns < _IDLE_NS):
             continue
         slow, finding = found
         seldom = float(slow[others].mean()) if others.any() else 0.0
@@ -200,13 +198,13 @@ def _slow_first(
     facts: Facts, begins: NDArray[np.int64], least: int
 ) -> tuple[NDArray[np.bool_], Finding] | None:
     """Return which of the first requests after idle times are slow, if most starts are."""
-    table = facts.table
-    first = np.zeros(len(table), dtype=bool)
-    for begin in begins:
-        # A request that starts while the first one still runs waits for the same thing.
-        ready = table.start_ns[begin] + np.nan_to_num(table.value_ns[begin])
-        until = int((table.start_ns < ready).sum())
-        first[begin : max(begin + least, until)] = True
+    start_ns, size = facts.table.start_ns, len(facts.table)
+    # A request that starts while the first one still runs waits for the same thing.
+    ready_ns = start_ns[begins] + np.nan_to_num(facts.table.value_ns[begins])
+    ends = np.maximum(np.searchsorted(start_ns, ready_ns), begins + least)
+    changes = np.bincount(begins, minlength=size + 1)
+    changes -= np.bincount(np.minimum(ends, size), minlength=size + 1)
+    first = np.cumsum(changes[:size]) > 0
     found = _of_first(facts, first)
     return None if found is None or found[0][begins].mean() < _MOSTLY else found
 
@@ -243,7 +241,7 @@ def _are_larger(facts: Facts, inside: NDArray[np.bool_]) -> bool:
         values = facts.table.number(name)
         own = values[inside & ~np.isnan(values)]
         others = values[~inside & ~np.isnan(values)]
-        if len(own) and len(others) and np.median(own) > _SIMILAR * np.median(others):
+        if len(own) and len(others) and np.median(own) > SIMILAR * np.median(others):
             return True
     return False
 
@@ -251,7 +249,7 @@ def _are_larger(facts: Facts, inside: NDArray[np.bool_]) -> bool:
 def _slow_group(facts: Facts) -> Finding | None:
     """Return the finding if most of the tail has one route, model, replica or tenant."""
     group = facts.slow_group
-    if group is None or group.median_ns < _SIMILAR * group.others_ns or not facts.saves(group):
+    if group is None or group.median_ns < SIMILAR * group.others_ns or not facts.saves(group):
         return None
     if _are_larger(facts, facts.members(group)):
         # The rule of the segment explains that.

@@ -10,7 +10,7 @@ import numpy as np
 from latspan._drawing import percent
 from latspan._metrics import FIRST_TOKENS
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._facts import SIMILAR, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times, waiting
 from latspan._study.diagnose._line import CORRELATED
 
@@ -42,7 +42,7 @@ _NEVER_EMPTY: Final = 0.2
 _ESTIMATED: Final = 0.5
 """Fraction of a segment's time from which it is an estimate."""
 
-_LEAST_ALONE: Final = 10
+_MIN_ALONE: Final = 10
 """Least number of requests alone at the server that show the time of the network path."""
 
 _WAY: Final = 0.5
@@ -51,23 +51,17 @@ _WAY: Final = 0.5
 _EVEN: Final = 1.5
 """Mean wait of slow requests over that of the quickest tenth below which all wait as long."""
 
-_VARIED: Final = 1.0
-"""Difference between a high and a low load from which the recording tested the load."""
-
 _GROWS: Final = 0.5
 """Rank correlation of the wait with the time of arrival from which it grows through a recording."""
 
 _BEST_CACHED: Final = 0.95
 """Quantile of the cached share of prompts that shows what a cache could hold."""
 
-_SIMILAR: Final = 1.3
-"""Ratio of the lengths of prompts below which they are as long."""
-
 _SLOW_TOKEN_NS: Final = 1e6
 """Time per prompt token from which prefill is slow: 1,000 tokens take a second."""
 
 _QUARTERS: Final = 4
-_LEAST_DELAYED: Final = 3
+_MIN_DELAYED: Final = 3
 
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
@@ -190,12 +184,12 @@ def _is_the_way(facts: Facts) -> Finding | None:
     waits = facts.table.segment(SegmentName.QUEUE)
     alone = waits[facts.alone]
     low, high = (float(each) for each in np.quantile(waits, (0.1, 0.9)))
-    tested = float(np.ptp(np.quantile(facts.in_flight, (0.1, 0.9)))) >= _VARIED
+    tested = varies(facts.in_flight)
     if facts.calibration is not None:
         first_ns = facts.calibration.intercept_ns
         reason = f"a request alone waits {milliseconds(first_ns)} for its first token as well"
         is_way = first_ns >= _WAY * leader.mean_ns
-    elif len(alone) >= _LEAST_ALONE:
+    elif len(alone) >= _MIN_ALONE:
         quickest = float(np.quantile(alone, 0.1))
         reason = (
             f"{len(alone):,} requests were alone at the server, and nine in ten of them wait"
@@ -237,9 +231,9 @@ def _is_delayed(facts: Facts) -> Finding | None:
     """
     waits, alone = facts.table.segment(SegmentName.QUEUE), facts.alone
     slow = waits >= _WAY * facts.leader.mean_ns
-    if alone.sum() < _LEAST_ALONE or not slow.any() or facts.follows_load(waits) >= CORRELATED:
+    if alone.sum() < _MIN_ALONE or not slow.any() or facts.follows_load(waits) >= CORRELATED:
         return None
-    if slow[alone].mean() < _WAY * slow.mean() or slow[alone].sum() < _LEAST_DELAYED:
+    if slow[alone].mean() < _WAY * slow.mean() or slow[alone].sum() < _MIN_DELAYED:
         return None
     return Finding(
         "network_jitter",
@@ -390,7 +384,7 @@ def _reprocessed(facts: Facts) -> list[str]:
     if not len(known) or isnan(slow):
         return []
     possible = float(np.quantile(known, _BEST_CACHED))
-    if possible - slow < _STABLE or longer > _SIMILAR * typical:
+    if possible - slow < _STABLE or longer > SIMILAR * typical:
         return []
     return [
         (

@@ -9,6 +9,7 @@ one by one, and the unreadable ones are left out and counted.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import nan
@@ -391,9 +392,10 @@ class Chunk:
                     else each
                 )
                 if len(measured) > 1:
-                    medians[at], stalled[at] = _median_and_stalled(sorted(measured))
-                    together = _TOGETHER * sum(measured) / len(measured)
-                    clumped[at] = sum(gap <= together for gap in measured) / len(measured)
+                    ascending = sorted(measured)
+                    medians[at], stalled[at] = _median_and_stalled(ascending)
+                    together = _TOGETHER * sum(ascending) / len(ascending)
+                    clumped[at] = bisect_right(ascending, together) / len(ascending)
         self.columns["chunk_gap_median"] = np.array(medians, np.float64)
         self.columns["stalled"] = np.array(stalled, np.float64)
         self.columns["clumped"] = np.array(clumped, np.float64)
