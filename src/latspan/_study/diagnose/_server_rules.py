@@ -168,6 +168,8 @@ def _arrivals(facts: Facts) -> list[str]:
         ]
     if isnan(facts.burstiness):
         return []
+    if facts.burstiness >= _BURSTY:
+        return ["the queue is hardly ever empty in the second half of the recording"]
     return [f"arrivals vary {times(facts.burstiness)} as much as independent ones, not in bursts"]
 
 

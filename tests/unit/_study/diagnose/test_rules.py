@@ -93,6 +93,18 @@ def test_random_arrivals_are_no_bursts() -> None:
     assert _cause(segments, starts=starts) == "under_capacity"
 
 
+def test_bursts_at_a_queue_that_is_never_empty_are_too_many_requests() -> None:
+    """The evidence does not state that arrivals are no bursts, because they are."""
+    starts = [20_000.0 * (number // 20) for number in range(_SIZE)]
+    queue = [300.0 + 45.0 * (number % 20) for number in range(_SIZE)]
+    table = table_in_ms({"queue": queue, "decode": [10.0] * _SIZE}, starts=starts)
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "under_capacity"
+    assert "the queue is hardly ever empty in the second half of the recording" in finding.evidence
+    assert "bursts" not in " ".join(finding.evidence)
+
+
 def test_a_wait_that_grows_is_an_overload() -> None:
     """Even if requests arrive in bursts: the load exceeds the capacity."""
     starts = [20_000.0 * (number // 20) for number in range(_SIZE)]
