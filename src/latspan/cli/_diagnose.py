@@ -42,8 +42,8 @@ SOURCE is one of these:
   a recording     the folder that latspan measure, latspan run --record or
                   record_dir wrote. The last step of a load test is judged. If
                   the server does not report its times, latspan estimates
-                  queue and prefill from the step that has one request in
-                  flight, if there is one
+                  queue and prefill from a calibration: the step that has one
+                  request in flight, or latspan measure NAME --calibrate
   traces          a file of OTLP/JSON, or the URL of Jaeger or Tempo: latspan's
                   spans, and those of the GenAI conventions, OpenInference,
                   OpenLLMetry, vLLM and SGLang; not all of them have all times
@@ -72,7 +72,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inference path (NAME.toml) with targets and a budget",
     )
     parser.add_argument(
-        "--calibration", metavar="RECORDING", help="recording of a load test at concurrency 1"
+        "--calibration",
+        metavar="RECORDING",
+        help="recording of a load test at concurrency 1"
+        " (default: the newest one of the same system, beside SOURCE)",
     )
     parser.add_argument(
         "--step", type=int, metavar="N", help="step of the load test, from 0 (default: the last)"
@@ -112,7 +115,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     require_study()
 
-    from latspan._recording.folder import open_recording
     from latspan._segments import Kind
     from latspan._study.diagnose import Goal, diagnose_source, goal_of, parse_goal
     from latspan._study.loop import Task
@@ -141,9 +143,7 @@ def _run(arguments: argparse.Namespace) -> int:
             goal = Goal(kind=kind)
     elif kind is not None:
         goal = Goal(kind=kind)
-    calibration: Recording | None = None
-    if arguments.calibration is not None:
-        calibration = open_recording(arguments.calibration)
+    calibration = _calibration(source, arguments)
     try:
         with reading():
             diagnosis = diagnose_source(
@@ -166,6 +166,23 @@ def _run(arguments: argparse.Namespace) -> int:
         document = diagnosis_document(diagnosis)
         named.keep(Task.DIAGNOSE, document, exit_code=exit_code, recordings=[source])
     return exit_code
+
+
+def _calibration(source: str, arguments: argparse.Namespace) -> Recording | None:
+    """Return the calibration that is given, or the one that was measured beside a load test."""
+    from latspan._recording.folder import is_recording, open_recording
+    from latspan._study.diagnose import calibration_beside
+
+    if arguments.calibration is not None:
+        return open_recording(arguments.calibration)
+    if not is_recording(Path(source)):
+        return None
+    found = calibration_beside(open_recording(source))
+    if found is not None:
+        print_message(
+            f"calibration: {found.folder}, the newest load test of this system at concurrency 1"
+        )
+    return found
 
 
 def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:

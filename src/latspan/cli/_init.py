@@ -49,6 +49,10 @@ def _run(arguments: argparse.Namespace) -> int:
     (target,) = path.targets
     print_message(f"{file}: {target.label}")
     print_message(f"next: fill in endpoint, model and load, then latspan measure {name}")
+    print_message(
+        f"if the server reports no times, latspan measure {name} --calibrate comes first: it shows"
+        " what one request alone takes, which separates queue and prefill"
+    )
     return 0
 
 

@@ -50,8 +50,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from latspan._load import measure
     from latspan._recording.folder import join_recording, open_recording
+    from latspan._study.diagnose import lacks_calibration
     from latspan._study.loop import Task
-    from latspan._study.measurement import summarize
+    from latspan._study.measurement import measured_kind, summarize
+    from latspan._study.table import read_table
     from latspan.cli._measure_display import LiveDisplay
     from latspan.reports._measurement_json import measurement_document
 
@@ -62,11 +64,18 @@ def _run(arguments: argparse.Namespace) -> int:
         print_message(line)
     with LiveDisplay(has_lines=not arguments.json) as display:
         measure(settings, folder, display)
-    measurement = summarize(open_recording(folder))
+    recording = open_recording(folder)
+    table = read_table(recording, ("duration",), kind=measured_kind(recording))
+    measurement = summarize(recording, table)
     join_recording(folder).update(conditions=measurement.observed)
     document = measurement_document(measurement, recording=str(folder))
     _print(measurement, document, as_json=arguments.json)
     print_message(f"recording: {folder}; latspan report {folder} shows its segments")
+    if lacks_calibration(recording, table):
+        print_message(
+            "the server reports no times, so its queue and its prefill are one wait: latspan"
+            f" measure {arguments.target} --calibrate, once, lets latspan diagnose divide it"
+        )
     exit_code = _exit_code(measurement)
     if named is not None and not arguments.no_result:
         given = [name for name in OVERRIDING if getattr(arguments, name)]
@@ -148,6 +157,10 @@ COMMAND: Final = Command(
         (
             "latspan measure http://localhost:8000/v1 --concurrency 1 --ladder",
             "double the load until the server is saturated",
+        ),
+        (
+            "latspan measure chat --calibrate",
+            "what one request alone takes, for a server that reports no times",
         ),
         (
             "latspan measure http://localhost:8000/v1 --replay monday --speed 2",

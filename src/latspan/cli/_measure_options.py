@@ -39,6 +39,7 @@ OVERRIDING: Final = (
     "arrivals",
     "burstiness",
     "replay",
+    "calibrate",
     "model",
     "prompts",
 )
@@ -47,6 +48,9 @@ OVERRIDING: Final = (
 _KEY: Final = "OPENAI_API_KEY"
 _REQUESTS: Final = {True: 100, False: 300}
 """Default number of measured requests: for a p95 or less, and for more."""
+
+_CALIBRATING: Final = 50
+"""Default number of measured requests of a calibration."""
 
 _MOST_STEPS: Final = 12
 """Most steps of a ladder: 2,048 times its first level."""
@@ -84,6 +88,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--ladder",
         action="store_true",
         help="double the rate or concurrency until the server is saturated",
+    )
+    load.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="one request in flight, and no target: latspan diagnose then divides the waits for a"
+        f" server that reports no times into queue and prefill ({_CALIBRATING} requests by"
+        " default)",
     )
     load.add_argument(
         "--arrivals",
@@ -254,6 +265,9 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
     function = None if "://" in what else what
     traffic = None if path is None else path.traffic
     targets: tuple[Target, ...] = (*(() if path is None else path.targets), *arguments.check)
+    if arguments.calibrate:
+        # An idle server says nothing about a target that holds under load.
+        targets = tuple(arguments.check)
     if function is not None:
         _refuse_metrics_of_calls(targets)
     percentile = arguments.percentile or max((each.percentile for each in targets), default=95.0)
@@ -360,13 +374,17 @@ def _steps(
     chosen = [
         name for name in ("rate", "concurrency", "replay") if getattr(arguments, name) is not None
     ]
+    if arguments.calibrate:
+        chosen.append("calibrate")
     if len(chosen) > 1:
         raise ConfigError(f"--{chosen[0]} and --{chosen[1]} exclude each other", hint="use one")
+    if arguments.calibrate and arguments.ladder:
+        raise ConfigError("--calibrate has one request in flight", hint="omit --ladder")
     traffic = path.traffic if path is not None and not chosen else None
     duration_s = arguments.duration or (traffic.duration_s if traffic else None)
     requests = arguments.requests or (traffic.requests if traffic else None)
     if requests is None and duration_s is None:
-        requests = _REQUESTS[percentile <= 95]
+        requests = _CALIBRATING if arguments.calibrate else _REQUESTS[percentile <= 95]
     warmup = 10 if arguments.warmup is None else arguments.warmup
     check_limits(duration=duration_s, requests=requests, warmup=warmup, speed=arguments.speed)
     duration_ns = None if duration_s is None else round(duration_s * 1e9)

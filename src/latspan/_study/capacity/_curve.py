@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MAX_FAILED",
     "Z_OF_99",
     "Capacity",
     "Point",
@@ -29,6 +30,9 @@ _SATURATED: Final = 0.9
 """Throughput at saturation is below this fraction of the offered load: see the load runner."""
 _GROWTH: Final = 1.5
 """Factor by which the last third of the requests takes longer than the first at saturation."""
+
+MAX_FAILED: Final = 0.01
+"""Largest fraction of failed requests of a rung whose load the system serves."""
 
 _DRAWS: Final = 400
 _SEED: Final = 4_101
@@ -136,13 +140,18 @@ def capacity_of(rungs: Sequence[Rung]) -> Capacity | None:
     Return the throughput of the least overloaded of the saturated rungs, ``None`` without one.
 
     The first third of the requests is left out, because they met a system that was not full yet.
-    The interval is that of the mean gaps of ten batches of consecutive ends.
+    What ends after the last arrival is left out too, because the system empties then. The interval
+    is that of the mean gaps of ten batches of consecutive ends, and a rung that is not saturated
+    shows that the capacity is at least its load.
+
+    Returns:
+        ``None`` also if too few requests end before the last arrival.
     """
     saturated = [rung for rung in rungs if is_saturated(rung)]
     if not saturated:
         return None
     rung = min(saturated, key=lambda each: each.rate_per_s)
-    last = float(rung.end[rung.measured].max())
+    last = min(float(rung.end[rung.measured].max()), float(rung.due[-1]))
     ends = np.sort(rung.end[np.isfinite(rung.value)])
     ends = ends[ends <= last]
     ends = ends[len(ends) // 3 :]
@@ -154,4 +163,12 @@ def capacity_of(rungs: Sequence[Rung]) -> Capacity | None:
     gaps = np.diff(ends[limits]) / np.diff(limits)
     error = per_s * float(gaps.std(ddof=1)) / math.sqrt(_BATCHES) / float(gaps.mean())
     half = _T_OF_BATCHES * error
-    return Capacity(per_s, max(0.0, per_s - half), per_s + half)
+    sustained = max((each.rate_per_s for each in rungs if _is_sustained(each)), default=0.0)
+    return Capacity(
+        *(max(sustained, each) for each in (per_s, max(0.0, per_s - half), per_s + half))
+    )
+
+
+def _is_sustained(rung: Rung) -> bool:
+    """Return whether a system serves the load of a rung: requests succeed as fast as they come."""
+    return not is_saturated(rung) and rung.failed + rung.cut <= MAX_FAILED * len(rung.values)

@@ -11,6 +11,8 @@ So each pair of a grid is scored by the differences of the mean logarithm of the
 of requests: of each rung, those that arrived at a less loaded, a medium and a more loaded system.
 The score of a true pair has a chi-squared distribution; a pair is likely if its score is not much
 higher than the least one, and if it gives the throughput that was measured at saturation.
+
+Rate limiters are scored in the same way: with the true one, works do not depend on the load either.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 
 from latspan._study.capacity._curve import Z_OF_99, Capacity
 from latspan._study.capacity._ladder import Rung
-from latspan._study.capacity._simulation import Service
+from latspan._study.capacity._simulation import Limiter, Service
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +56,11 @@ _OTHER_RUN: Final = 0.02
 """Relative error of a measured throughput that its own interval does not show."""
 
 _PARAMETERS: Final = 3
-"""Slots, slowdown and the mean."""
+"""Slots, slowdown and the mean; or rate, burst and the mean."""
+
+_BURSTS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+_RATES: Final = 41
+"""Number of rates of limiters within the interval of the capacity."""
 
 
 class Works(NamedTuple):
@@ -76,22 +82,22 @@ class Fit:
     Services that are compatible with the rungs.
 
     Args:
-        services: Pairs of the grid.
+        services: Pairs of the grid, of slots and slowdown or of rate and burst.
         weights: Their likelihoods, which sum to 1.
         dispersion: Least score, divided by its degrees of freedom, at least 1: how much the works
             depend on the load even with the best pair.
     """
 
-    services: tuple[Service, ...]
+    services: tuple[Service | Limiter, ...]
     weights: Values
     dispersion: float
 
     @property
-    def best(self) -> Service:
+    def best(self) -> Service | Limiter:
         """The most likely service."""
         return self.services[int(np.argmax(self.weights))]
 
-    def draw(self, random: np.random.Generator, count: int) -> Iterator[Service]:
+    def draw(self, random: np.random.Generator, count: int) -> Iterator[Service | Limiter]:
         """Yield services, each as often as it is likely."""
         for index in random.choice(len(self.services), size=count, p=self.weights):
             yield self.services[index]
@@ -126,7 +132,7 @@ def fit_service(rungs: Sequence[Rung], capacity: Capacity) -> Fit:
     """
     events = [_events(rung) for rung in rungs]
     most = int(max(each.inside.max() for each in events))
-    services: list[Service] = []
+    services: list[Service | Limiter] = []
     scores: list[float] = []
     throughputs: list[float] = []
     degrees = 1
@@ -139,6 +145,12 @@ def fit_service(rungs: Sequence[Rung], capacity: Capacity) -> Fit:
         scores += found.tolist()
         means = np.exp(logs).mean(axis=1).tolist()
         throughputs += [each.throughput / mean for each, mean in zip(pairs, means, strict=True)]
+    for limiter in _limiters(capacity):
+        works, groups, impossible = _admitted(rungs, events, limiter)
+        found, _ = _scores(works[None, :], groups)
+        services.append(limiter)
+        scores.append(float(found[0]) + _IMPOSSIBLE * impossible)
+        throughputs.append(limiter.per_s)
     score = np.array(scores)
     dispersion = max(1.0, float(score.min()) / degrees)
     score = score / dispersion + _distances(np.array(throughputs), capacity)
@@ -152,9 +164,32 @@ def _distances(throughputs: Values, capacity: Capacity) -> Values:
     return np.log(throughputs / capacity.per_s) ** 2 / (error**2 + _OTHER_RUN**2)
 
 
-def works_of(rung: Rung, service: Service) -> Works:
+def _limiters(capacity: Capacity) -> Iterator[Limiter]:
+    rates = np.linspace(capacity.low_per_s, capacity.high_per_s, _RATES)
+    yield from (Limiter(rate, burst) for rate in rates[rates > 0].tolist() for burst in _BURSTS)
+
+
+def _admitted(
+    rungs: Sequence[Rung], events: Sequence[_Events], limiter: Limiter
+) -> tuple[Values, NDArray[np.int64], int]:
+    """Return the logarithm of each work behind a limiter, as :func:`_logarithms` does."""
+    works: list[Values] = []
+    for rung, each in zip(rungs, events, strict=True):
+        works.append((rung.end - limiter.begins(rung.due))[each.compared])
+    groups = [each.groups + _GROUPS * number for number, each in enumerate(events)]
+    work = np.concatenate(works)
+    floor = _FLOOR * max(float(np.median(work)), 1e-9)
+    return np.log(np.maximum(work, floor)), np.concatenate(groups), int((work < 0).sum())
+
+
+def works_of(rung: Rung, service: Service | Limiter) -> Works:
     """Return the work of the completed, measured requests of a rung under a service."""
     events = _events(rung)
+    if isinstance(service, Limiter):
+        begin = service.begins(rung.due)[events.compared]
+        end, first = (each[events.compared] for each in (rung.end, rung.due + rung.value))
+        work = np.maximum(end - begin, 0.0)
+        return Works(work, np.clip(first - begin, 0.0, work))
     done = _work_done(events, service.slots, np.array([service.slowdown]))[0]
     chosen = events.compared
     begin, end, first = (

@@ -17,7 +17,7 @@ import numpy as np
 from latspan._study.capacity._curve import Capacity, percentile_of
 from latspan._study.capacity._fit import Works, fit_service, works_of
 from latspan._study.capacity._ladder import Rung
-from latspan._study.capacity._simulation import Service, simulate
+from latspan._study.capacity._simulation import Limiter, Service, simulate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ _CAPACITIES: Final = 100
 class _Drawn(NamedTuple):
     """One replicate, apart from its load: gaps have a mean of about 1."""
 
-    service: Service
+    service: Service | Limiter
     gaps: Values
     work: Values
     first: Values
@@ -72,7 +72,7 @@ class Model:
         self._requests = requests
         self._whole = whole
         self._gaps = [rung.gaps for rung in rungs]
-        self._works: dict[Service, Works] = {}
+        self._works: dict[Service | Limiter, Works] = {}
         self.fit: Final = fit_service(rungs, capacity)
         """Services that are compatible with the rungs."""
 
@@ -101,6 +101,9 @@ class Model:
         random = np.random.default_rng(_SEED)
         found: list[float] = []
         for service in self.fit.draw(random, _CAPACITIES):
+            if isinstance(service, Limiter):
+                found.append(service.per_s)
+                continue
             work = self._works_under(service).work
             drawn = work[random.integers(0, len(work), len(work))]
             found.append(service.throughput / float(drawn.mean()))
@@ -117,7 +120,7 @@ class Model:
             gaps = _blocks(self._gaps, size, random)
             yield _Drawn(service, gaps, works.work[chosen], works.first[chosen])
 
-    def _works_under(self, service: Service) -> Works:
+    def _works_under(self, service: Service | Limiter) -> Works:
         if service not in self._works:
             each = [works_of(rung, service) for rung in self._rungs]
             self._works[service] = Works(

@@ -18,6 +18,7 @@ import numpy as np
 
 from latspan._drawing import percent
 from latspan._study.capacity._curve import (
+    MAX_FAILED,
     Point,
     capacity_of,
     is_saturated,
@@ -36,8 +37,6 @@ _MOST_STEP: Final = 2.0
 """Largest ratio of a projected load to the nearest rung below saturation."""
 
 _FEWEST_STABLE: Final = 3
-_MAX_FAILED: Final = 0.01
-"""Largest fraction of failed requests of a rung that the model is fitted to."""
 
 _MOST_ERROR: Final = 2.0
 """Ratio of the measured to the projected percentile of the hold-out that refuses projections."""
@@ -258,8 +257,20 @@ class Projector:
     def _unusable(self) -> Refusal | None:
         """Return why no model can be fitted."""
         name = self._ladder.name
+        failing = self._failing()
+        if failing is not None:
+            return failing
         if self.capacity is None:
             twice = 2 * max(each.rate_per_s for each in self.points)
+            overloaded = [each for each in self.points if each.saturated]
+            if overloaded:
+                return Refusal(
+                    "the capacity is unknown, because too few requests end before the last one"
+                    f" arrives at {overloaded[0].rate_per_s:.4g}/s",
+                    "send more requests to the rung that overloads the system: latspan measure"
+                    f" {name} --rate {overloaded[0].rate_per_s:.4g} --requests"
+                    f" {5 * overloaded[0].requests}",
+                )
             return Refusal(
                 "the capacity is unknown, because no rung is saturated",
                 f"add a rung that overloads the system: latspan measure {name} --rate {twice:.4g}",
@@ -273,19 +284,31 @@ class Projector:
                 f" {_FEWEST_STABLE}: two to fit a model, and one to check it",
                 f"latspan measure {name} --rate {rates}",
             )
-        for each in self.points:
-            incomplete = each.failed + each.given_up
-            if incomplete > _MAX_FAILED * each.requests:
-                return Refusal(
-                    f"{incomplete:,} of {each.requests:,} requests failed or were given up at"
-                    f" {each.rate_per_s:.4g}/s, and the model has no failures",
-                    "raise --timeout, or saturate the system less",
-                )
         if stable[-1] > (1 + _SAME_LOAD) * _MOST_STEP * stable[-2]:
             return Refusal(
                 f"the highest rungs below saturation, {stable[-2]:.4g}/s and {stable[-1]:.4g}/s,"
                 " are too far apart to check a model",
                 "add a rung between them",
+            )
+        return None
+
+    def _failing(self) -> Refusal | None:
+        """Return that requests fail or are given up, which the model does not have."""
+        for each in self.points:
+            incomplete = each.failed + each.given_up
+            if incomplete <= MAX_FAILED * each.requests:
+                continue
+            reason = (
+                f"{incomplete:,} of {each.requests:,} requests failed or were given up at"
+                f" {each.rate_per_s:.4g}/s"
+            )
+            if each.saturated or each.given_up >= each.failed:
+                hint = "raise --timeout, or saturate the system less"
+                return Refusal(f"{reason}, and the model has no failures", hint)
+            return Refusal(
+                f"{reason}: the system rejects load there instead of letting it wait, and the model"
+                " has no failures",
+                "measure the rates of interest below it, and see why requests fail: latspan report",
             )
         return None
 

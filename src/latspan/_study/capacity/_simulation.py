@@ -11,6 +11,9 @@ time*, which runs at that speed. A request ends when the virtual time has grown 
 its service began, whatever happens in between, and a heap finds the next one that ends.
 
 Source of the virtual time: Kleinrock, Queueing Systems, volume 2, section 4.4.
+
+A *rate limiter* is another kind of service: it admits a number of requests per second, and requests
+that are admitted do not slow each other down. Many APIs and gateways have one.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["Service", "Times", "simulate"]
+__all__ = ["Limiter", "Service", "Times", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,31 @@ class Service:
         return self.slots * self.speed(self.slots)
 
 
+@dataclass(frozen=True, slots=True)
+class Limiter:
+    """
+    How a rate limiter admits requests: a bucket of tokens that fills at a constant rate.
+
+    Args:
+        per_s: Tokens per second; a request needs one.
+        burst: Tokens that the bucket holds, at least 1: requests that may be admitted at once.
+    """
+
+    per_s: float
+    burst: int
+
+    def begins(self, arrivals: Values) -> Values:
+        """
+        Return when requests are admitted, in the order of their arrivals.
+
+        Source: the generic cell rate algorithm, ITU-T I.371, annex A; its theoretical arrival time
+        is a running maximum.
+        """
+        places = np.arange(len(arrivals)) / self.per_s
+        full = places + np.maximum.accumulate(arrivals - places)
+        return np.maximum(arrivals, full - (self.burst - 1) / self.per_s)
+
+
 class Times(NamedTuple):
     """
     Instants of each request, in the order of their arrivals.
@@ -69,7 +97,7 @@ class Times(NamedTuple):
 
 
 def simulate(
-    service: Service, arrivals: Values, work: Values, first: Values | None = None
+    service: Service | Limiter, arrivals: Values, work: Values, first: Values | None = None
 ) -> Times:
     """
     Return when requests begin and end.
@@ -80,6 +108,10 @@ def simulate(
         work: Time that the service of each takes if it is alone; shape ``(n,)``, seconds.
         first: First part of the work, at most ``work``; ``None`` if it is of no interest.
     """
+    if isinstance(service, Limiter):
+        admitted = service.begins(arrivals)
+        firsts_at = admitted if first is None else admitted + first
+        return Times(admitted, firsts_at, admitted + work)
     size = len(arrivals)
     begin, first_at, end = [0.0] * size, [0.0] * size, [0.0] * size
     arrive, works = arrivals.tolist(), work.tolist()

@@ -160,6 +160,11 @@ class Attribution:
     is_extended: bool = False
 
     @property
+    def excess_ns(self) -> float:
+        """Time of all segments of the tail band beyond that of typical units, in nanoseconds."""
+        return sum(share.excess_ns for share in self.shares)
+
+    @property
     def leader(self) -> Share:
         """The segment that explains the percentile."""
         return self._ranking.leader

@@ -30,6 +30,9 @@ _REUSED: Final = 0.9
 _FOLLOWS: Final = 0.5
 """Rank correlation of a time with the requests in flight from which these cause it."""
 
+_AFTER: Final = 0.15
+"""Weight of the time after the last token from which the path itself delays bytes."""
+
 _STAGE_CAUSES: Final = {
     Stage.RETRIEVE: (
         "retrieval",
@@ -128,6 +131,18 @@ def network(facts: Facts) -> Finding | None:
         sized = facts.explained_by(transit, facts.table.number("input_tokens"))
         if sized is not None:
             return _large(leader.name, (*evidence, sized))
+        after = facts.share(SegmentName.STREAM_CLOSE)
+        if after is not None and facts.attribution.weight(after) >= _AFTER:
+            return _large(
+                leader.name,
+                (
+                    *evidence,
+                    (
+                        f"the end of a response takes {milliseconds(after.mean_ns)} after its last"
+                        f" token in slow requests, {milliseconds(after.typical_ns)} in typical ones"
+                    ),
+                ),
+            )
         follows = facts.follows_load(transit)
         if follows >= _FOLLOWS and facts.quick_alone(transit, leader.mean_ns):
             return Finding(
@@ -166,8 +181,8 @@ def network(facts: Facts) -> Finding | None:
 def _large(segment: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
         "network_distance",
-        "the path to the server is slow, and large requests take long on it",
-        "send less, compress it, or move the client nearer to the server",
+        "the path to the server is slow, and large messages take long on it",
+        "send and receive less, compress it, or move the client nearer to the server",
         evidence,
         "a small request takes as long",
         (segment, SegmentName.NETWORK, SegmentName.SEND),

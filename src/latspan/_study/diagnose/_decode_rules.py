@@ -8,6 +8,7 @@ are about as slow, no difference explains it, and the cause is a property of all
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan, nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from latspan._study.diagnose._line import CORRELATED, beyond
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["buffered", "decode", "is_buffered", "is_slow_pace"]
+__all__ = ["buffered", "decode", "is_buffered", "is_slow_pace", "pausing"]
 
 _SLOW_PACE_NS: Final = 40e6
 """
@@ -55,6 +56,9 @@ _COINCIDE: Final = 0.2
 
 _HEAVY: Final = 3.0
 """Multiple of the median prompt from which a prompt delays the streams of others."""
+
+_PAUSED: Final = 0.2
+"""Fraction of the excess in stalls of streams from which a server pauses, and requests wait too."""
 
 _MOSTLY: Final = 0.5
 """Fraction of a stream's time in stalls, or of streams that are held back, that counts."""
@@ -331,7 +335,8 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
 
     Both more prompts and more streams slow a batch down, and both grow with the load. The prompts
     are the cause if the time per token follows them beyond what the load explains, and more so
-    than it follows the load beyond what they explain.
+    than it follows the load beyond what they explain. They must also explain a part of the excess,
+    or most of the time that typical requests need.
     """
     met, load = _prompts_met(facts), facts.load_at_server
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
@@ -340,9 +345,10 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     if line is None or by_prompts < CORRELATED or by_prompts < by_load:
         return None
     (more, fewer), (slow, typical) = facts.means(met), facts.means(time)
+    is_of_all = line.slope * fewer >= _MOSTLY * typical
     if not facts.attribution.by_excess:
         fewer, typical = 0.0, 0.0
-    if line.slope * (more - fewer) < _PROMPTS_EXPLAIN * (slow - typical):
+    if not is_of_all and line.slope * (more - fewer) < _PROMPTS_EXPLAIN * (slow - typical):
         return None
     return _interfering(
         (
@@ -398,6 +404,34 @@ def _stalls(facts: Facts) -> Finding | None:
         (*evidence, *kv_pressure(facts)),
         "stalls coincide with other requests",
         (SegmentName.DECODE,),
+    )
+
+
+def pausing(facts: Facts) -> Finding | None:
+    """
+    Return the finding that the server pauses: streams stall, and other requests wait meanwhile.
+
+    Returns:
+        ``None`` if slow requests do not stall clearly longer than typical ones, or if they stall
+        with other requests' prompts.
+    """
+    parts, decode_ns = _parts(facts), facts.share(SegmentName.DECODE)
+    if parts is None or decode_ns is None or not facts.attribution.by_excess:
+        return None
+    if parts.stalls < max(parts.length, parts.pace, _PAUSED * facts.attribution.excess_ns):
+        return None
+    found = _stalls(facts)
+    if found is None or found.cause != "random_stalls":
+        return None
+    waits = (
+        f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server, typical ones"
+        f" {milliseconds(facts.leader.typical_ns)}"
+    )
+    return replace(
+        found,
+        summary="the server pauses at random: streams stall, and other requests wait",
+        evidence=(waits, *found.evidence),
+        segments=(facts.leader.name, SegmentName.DECODE),
     )
 
 

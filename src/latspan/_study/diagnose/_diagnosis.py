@@ -21,6 +21,7 @@ from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._leading import leading
 from latspan._study.diagnose._rulebook import explain, unreliable
+from latspan._study.diagnose._server_rules import ESTIMATE_ERROR
 from latspan._study.diagnose._table import RequestTable, table_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._targets import Budget
@@ -30,11 +31,6 @@ __all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
 
 _SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
 _ESTIMATED: Final = 0.5
-_ESTIMATE_ERROR: Final = 0.36
-"""
-Lead that an estimated queue needs over prefill. A busy server needs longer for a prompt than an
-idle one, so the share of queue is up to 0.18 too large, and that of prefill as much too small.
-"""
 
 _MOST_UNEXPLAINED: Final = 0.5
 """Share of the time in no segment above which no cause is named."""
@@ -310,7 +306,7 @@ def _is_uncertain(attribution: Attribution) -> bool:
         leader.name == SegmentName.QUEUE
         and leader.uncertain > _ESTIMATED
         and prefill > 0
-        and leader.share - prefill < _ESTIMATE_ERROR
+        and leader.share - prefill < ESTIMATE_ERROR
     )
 
 

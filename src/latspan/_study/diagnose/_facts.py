@@ -230,6 +230,10 @@ class Facts:
         """The segment that explains the percentile."""
         return self.attribution.leader
 
+    def share(self, name: str) -> Share | None:
+        """Return the share of one segment; ``None`` if slow units spend no time in it."""
+        return next((each for each in self.attribution.shares if each.name == name), None)
+
     def tail(self, values: NDArray[np.float64]) -> float:
         """Return the median of a column in the tail band; NaN if it has no value there."""
         return _median(values[self.attribution.tail])

@@ -5,6 +5,9 @@ A diagnosis explains why slow requests are slower than typical ones, if they are
 that a request needs, as decode, is then no cause if typical requests have as much of it. But a
 delay that no request should have can be the larger one to remove, although all requests have it:
 a long path, a stage, or prompts of thousands of tokens.
+
+A calibration at concurrency 1 counts as queue what a busy server needs longer for a prompt. If all
+prompts are long, such a queue consists of other requests' prompts, and the prompts lead.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from dataclasses import replace
 from typing import Final
 
 from latspan._segments import SegmentName
-from latspan._study.diagnose._attribution import Attribution
+from latspan._study.diagnose._attribution import Attribution, Ranking
 from latspan._study.diagnose._decode_rules import is_slow_pace
 from latspan._study.diagnose._facts import Facts
-from latspan._study.diagnose._server_rules import is_long_prefill
+from latspan._study.diagnose._server_rules import is_long_prefill, queue_of_prompts
 
 __all__ = ["leading"]
 
@@ -37,6 +40,9 @@ A wait for a server that reports its queue is in front of it, where no request s
 def leading(facts: Facts) -> Attribution:
     """Return the attribution with the ranking that explains the percentile."""
     attribution = facts.attribution
+    prompts = queue_of_prompts(facts)
+    if prompts is not None:
+        return replace(attribution, by_excess=False, of_time=Ranking(prompts, None, 0.0))
     if not attribution.by_excess:
         return attribution
     largest, grown = attribution.of_time.leader, attribution.of_excess.leader

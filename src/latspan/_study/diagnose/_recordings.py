@@ -7,22 +7,32 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._recording.folder import Recording, SnapshotReader, counted, lacks_lines
-from latspan._segments import Kind
+from latspan._recording.folder import (
+    Recording,
+    SnapshotReader,
+    counted,
+    is_recording,
+    lacks_lines,
+    open_recording,
+)
+from latspan._segments import Kind, SegmentName
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._table import RequestTable, units_of
 from latspan._study.measurement import summarize
 from latspan._study.stats import TargetVerdict, target_verdict
-from latspan._study.table import metric_of, read_table
+from latspan._study.table import Table, metric_of, read_table
 from latspan._targets import Budget
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, RecordingError
 
-__all__ = ["diagnose_recording"]
+__all__ = ["calibration_beside", "diagnose_recording", "lacks_calibration"]
 
 _KILLED: Final = "its process was killed, or still runs"
 _COLD: Final = "cold"
+
+_SAME_SYSTEM: Final = ("measured", "model", "platform")
+"""Conditions that a load test and its calibration have in common."""
 
 _LEAST_STABLE: Final = 64
 """
@@ -63,7 +73,7 @@ def diagnose_recording(
         OSError: A file cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    steps: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    steps = _steps(recording)
     if goal is None:
         goal = _goal_of(about)
     # A recording that another program's results were converted into does not have the field.
@@ -105,6 +115,60 @@ def diagnose_recording(
         invalid="; ".join(reasons) or None,
         notes=recording.notes,
     )
+
+
+def calibration_beside(recording: Recording) -> Recording | None:
+    """
+    Return the newest load test at concurrency 1 of the same system, from the same folder.
+
+    Args:
+        recording: Recording of a load test.
+
+    Returns:
+        ``None`` if there is none, or if the recording is no load test or is a calibration itself.
+    """
+    steps = _steps(recording)
+    if not steps or any(map(_is_alone, steps)):
+        return None
+    found: list[tuple[str, Recording]] = []
+    for folder in recording.folder.resolve().parent.iterdir():
+        if not is_recording(folder):
+            continue
+        try:
+            other = open_recording(folder)
+        except RecordingError:
+            # A damaged neighbour is no reason to refuse this recording.
+            continue
+        alike = all(
+            other.conditions.get(name) == recording.conditions.get(name) for name in _SAME_SYSTEM
+        )
+        ended = other.manifest.get("measurement", {}).get("ended") is not False
+        if alike and ended and len(_steps(other)) == 1 and _is_alone(_steps(other)[0]):
+            found.append((str(other.manifest.get("created", "")), other))
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def lacks_calibration(recording: Recording, table: Table) -> bool:
+    """
+    Return whether a calibration would divide waits of a load test, and there is none.
+
+    Args:
+        recording: Recording of a load test.
+        table: Its units.
+    """
+    steps = _steps(recording)
+    return (
+        bool(steps)
+        and SegmentName.SERVER_WAIT in table.names
+        and not table.reported.any()
+        and not any(map(_is_alone, steps))
+        and calibration_beside(recording) is None
+    )
+
+
+def _steps(recording: Recording) -> Sequence[Mapping[str, Any]]:
+    """Return the steps of a load test; empty for another recording."""
+    return recording.manifest.get("measurement", {}).get("steps", ())
 
 
 def _counted_target(recording: Recording, table: RequestTable) -> TargetVerdict | None:

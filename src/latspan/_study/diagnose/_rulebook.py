@@ -21,6 +21,7 @@ from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server
 from latspan._study.diagnose._facts import SIMILAR, Facts, SlowGroup
 from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.stats import hypergeometric_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,9 +37,18 @@ def _pool(facts: Facts) -> Finding | None:
     return client.client_pool(facts) if behind is None else behind
 
 
+def _prefill(facts: Facts) -> Finding | None:
+    """Return the finding on prefill, perhaps that of a server that pauses."""
+    found = server.prefill(facts)
+    return found if found.cause != "slow_prefill" else decoding.pausing(facts) or found
+
+
 def _wait(facts: Facts) -> Finding | None:
     """Return the finding on a wait for the server, or in front of one that reports its queue."""
-    return client.network(facts) if facts.reports_queue else server.server_wait(facts)
+    if facts.reports_queue:
+        return client.network(facts)
+    found = server.server_wait(facts)
+    return found if found.cause != SegmentName.SERVER_WAIT else decoding.pausing(facts) or found
 
 
 _BY_SEGMENT: Final[dict[str, Rule]] = {
@@ -56,7 +66,7 @@ _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.STREAM_CLOSE: client.postprocessing,
     SegmentName.MODEL_LOAD: server.loading,
     SegmentName.QUEUE: server.queue,
-    SegmentName.PREFILL: server.prefill,
+    SegmentName.PREFILL: _prefill,
     SegmentName.SERVER_WAIT: _wait,
     SegmentName.REASONING: server.reasoning,
     SegmentName.DECODE: decoding.decode,
@@ -89,6 +99,11 @@ _MIN_IDLE: Final = 6
 _MIN_STARTS: Final = 3
 _TWICE: Final = 2.0
 _MOSTLY: Final = 0.5
+_CHANCE: Final = 0.001
+"""Probability below which slow starts are no chance; several lengths of idle times are tried."""
+
+_STARTS: Final = 0.7
+"""Fraction of the starts after an idle time that are slow, if the length of the time is a guess."""
 
 _EARLY: Final = 0.2
 """Fraction of the requests that may be slow because the system has just started."""
@@ -170,11 +185,14 @@ def _cold_start(facts: Facts) -> Finding | None:
         lengths += [float(each) for each in np.quantile(some, _IDLE_QUANTILES)]
     for length_ns in lengths:
         begins = np.flatnonzero(idle_ns >= length_ns)
-        found = _slow_first(facts, np.union1d([0], begins), _FIRST if length_ns >= _IDLE_NS else 1)
+        guessed = length_ns < _IDLE_NS
+        found = _slow_first(facts, np.union1d([0], begins), guessed=guessed)
         others = (idle_ns > 0) & (idle_ns < length_ns)
-        if found is None or (len(begins) < _MIN_STARTS and length_ns < _IDLE_NS):
+        if found is None or (guessed and len(begins) < _MIN_STARTS):
             continue
         slow, finding = found
+        if guessed and float(slow[begins].mean()) < _STARTS:
+            continue
         seldom = float(slow[others].mean()) if others.any() else 0.0
         if not seldom or float(slow[begins].mean()) > _TWICE * seldom:
             return finding
@@ -195,9 +213,15 @@ def _idle_before(facts: Facts) -> NDArray[np.float64]:
 
 
 def _slow_first(
-    facts: Facts, begins: NDArray[np.int64], least: int
+    facts: Facts, begins: NDArray[np.int64], *, guessed: bool
 ) -> tuple[NDArray[np.bool_], Finding] | None:
-    """Return which of the first requests after idle times are slow, if most starts are."""
+    """
+    Return which of the first requests after idle times are slow, if most starts are.
+
+    If the length of the idle times is guessed, the starts must be slow more often than chance would
+    have it, given how many of the other requests are.
+    """
+    least = 1 if guessed else _FIRST
     start_ns, size = facts.table.start_ns, len(facts.table)
     # A request that starts while the first one still runs waits for the same thing.
     ready_ns = start_ns[begins] + np.nan_to_num(facts.table.value_ns[begins])
@@ -206,7 +230,14 @@ def _slow_first(
     changes -= np.bincount(np.minimum(ends, size), minlength=size + 1)
     first = np.cumsum(changes[:size]) > 0
     found = _of_first(facts, first)
-    return None if found is None or found[0][begins].mean() < _MOSTLY else found
+    if found is None or found[0][begins].mean() < _MOSTLY:
+        return None
+    slow, _ = found
+    rest = facts.table.value_ns[~first]
+    as_slow = int((rest > _COLD * float(np.nanmedian(rest))).sum())
+    starts = int(slow[begins].sum())
+    chance = hypergeometric_tail(starts, len(rest) + len(begins), as_slow + starts, len(begins))
+    return None if guessed and chance > _CHANCE else found
 
 
 def _of_first(facts: Facts, first: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Finding] | None:

@@ -17,12 +17,16 @@ from latspan._study.diagnose._line import CORRELATED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from latspan._study.diagnose._attribution import Share
+
 __all__ = [
+    "ESTIMATE_ERROR",
     "behind_the_pool",
     "is_long_prefill",
     "loading",
     "prefill",
     "queue",
+    "queue_of_prompts",
     "reasoning",
     "server_wait",
 ]
@@ -41,6 +45,12 @@ _NEVER_EMPTY: Final = 0.2
 
 _ESTIMATED: Final = 0.5
 """Fraction of a segment's time from which it is an estimate."""
+
+ESTIMATE_ERROR: Final = 0.36
+"""
+Lead that an estimated queue needs over prefill. A busy server needs longer for a prompt than an
+idle one, so the share of queue is up to 0.18 too large, and that of prefill as much too small.
+"""
 
 _MIN_ALONE: Final = 10
 """Least number of requests alone at the server that show the time of the network path."""
@@ -293,7 +303,7 @@ def behind_the_pool(facts: Facts) -> Finding | None:
     )
 
 
-def prefill(facts: Facts) -> Finding | None:
+def prefill(facts: Facts) -> Finding:
     """Return the finding on the time in which the server processes the prompt."""
     tokens = facts.tail(facts.table.number("input_tokens"))
     uncached = facts.tail(facts.uncached_tokens)
@@ -303,9 +313,17 @@ def prefill(facts: Facts) -> Finding | None:
         evidence.append(
             f"slow requests have {slow:,.0f} prompt tokens on average, typical ones {typical:,.0f}"
         )
+    segments: tuple[str, ...] = (SegmentName.PREFILL,)
+    behind = facts.share(SegmentName.QUEUE)
+    if behind is not None and queue_of_prompts(facts) is not None:
+        segments = (SegmentName.PREFILL, SegmentName.QUEUE)
+        evidence.append(
+            f"the {milliseconds(behind.mean_ns)} that are estimated as queue contain others'"
+            " prompts, which slow down its own"
+        )
     prefix = _reprocessed(facts)
     if prefix:
-        return _reprocessing((*evidence, *prefix), SegmentName.PREFILL)
+        return _reprocessing((*evidence, *prefix), segments)
     if isnan(uncached) and facts.calibration is None:
         return Finding(
             "slow_prefill",
@@ -340,7 +358,7 @@ def prefill(facts: Facts) -> Finding | None:
             "trim or compress the context, for example fewer passages",
             tuple(evidence),
             "short prompts have as long a prefill",
-            (SegmentName.PREFILL,),
+            segments,
         )
     return Finding(
         "slow_prefill",
@@ -348,7 +366,7 @@ def prefill(facts: Facts) -> Finding | None:
         "check the device of the model, its clock rate, and the batch budget of prefill",
         tuple(evidence),
         "prefill grows with the length of prompts",
-        (SegmentName.PREFILL,),
+        segments,
     )
 
 
@@ -360,6 +378,24 @@ def is_long_prefill(facts: Facts) -> bool:
     pace = facts.typical(facts.table.segment(SegmentName.PREFILL)) / max(tokens, 1.0)
     long = tokens >= _LONG_PROMPT or pace >= _SLOW_TOKEN_NS
     return risen or long or bool(facts.stable_tokens and _reprocessed(facts))
+
+
+def queue_of_prompts(facts: Facts) -> Share | None:
+    """
+    Return the prefill if the queue beside it is one of long prompts; ``None`` if it is not.
+
+    A calibration estimates the queue as what a request waits longer than alone. If all prompts are
+    long, others' prompts slow down its own, and the estimate contains that time too.
+    """
+    attribution, queue = facts.attribution, facts.share(SegmentName.QUEUE)
+    prefill = facts.share(SegmentName.PREFILL)
+    if facts.calibration is None or queue is None or prefill is None:
+        return None
+    leaders = {ranking.leader for ranking in (attribution.of_time, attribution.of_excess)}
+    if not leaders <= {queue, prefill} or queue.uncertain <= _ESTIMATED:
+        return None
+    close = queue.share - prefill.share < ESTIMATE_ERROR
+    return prefill if close and is_long_prefill(facts) else None
 
 
 def _reprocessed(facts: Facts) -> list[str]:
@@ -396,18 +432,18 @@ def _reprocessed(facts: Facts) -> list[str]:
     ]
 
 
-def _reprocessing(evidence: tuple[str, ...], segment: SegmentName) -> Finding:
+def _reprocessing(evidence: tuple[str, ...], segments: tuple[str, ...]) -> Finding:
     return Finding(
         "reprocessed_prefix",
         "the server processes a part of prompts again that a cache could hold",
         "put the stable part first, and cache the prefix",
         evidence,
         "the share of cached tokens is high and the time remains",
-        (segment,),
+        segments,
     )
 
 
-def server_wait(facts: Facts) -> Finding | None:
+def server_wait(facts: Facts) -> Finding:
     """
     Return the finding on a wait for the server that no report divides.
 
@@ -444,7 +480,7 @@ def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None
         found,
     )
     if prefix:
-        return _reprocessing((*evidence, *prefix), SegmentName.SERVER_WAIT)
+        return _reprocessing((*evidence, *prefix), (SegmentName.SERVER_WAIT,))
     return Finding(
         "long_context",
         "the wait for the server follows the length of prompts",

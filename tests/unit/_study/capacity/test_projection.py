@@ -19,6 +19,7 @@ from latspan._study.capacity import (
     Rung,
     study_capacity,
 )
+from latspan._study.capacity._curve import capacity_of
 from support.queues import System, constant
 
 # They simulate hundreds of queues; tests/unit/cli/test_capacity.py records the coverage.
@@ -163,6 +164,77 @@ def test_a_rung_with_failures_is_refused() -> None:
     study = study_capacity(_ladder(*rungs), [3.0])
     assert "50 of 800 requests failed" in _reason(study.projections[0])
     assert math.isinf(study.points[3].value_s)
+
+
+def _limited(rate_per_s: float, seed: int, *, sheds: bool = False) -> Rung:
+    """
+    Return a rung of a rate limiter: 8 tokens per second, a bucket of 10, and 0.35 s of work.
+
+    Tokens are counted one by one. With ``sheds``, a request that would wait for 1 s is rejected.
+    """
+    random = np.random.default_rng(seed)
+    due = np.cumsum(random.exponential(1 / rate_per_s, 480))
+    work = random.lognormal(math.log(0.35), 0.2, len(due))
+    end, failed = np.empty(len(due)), np.zeros(len(due), np.bool_)
+    tokens, filled = 10.0, 0.0
+    for at, instant in enumerate(due):
+        tokens = min(10.0, tokens + 8 * max(0.0, instant - filled))
+        filled = max(filled, instant)
+        # Requests that wait have taken the tokens of the time until they begin.
+        begin = filled + max(0.0, 1 - tokens) / 8
+        if sheds and begin - instant > 1:
+            end[at], failed[at] = instant + 0.01, True
+            continue
+        tokens = max(tokens, 1.0) - 1
+        filled = begin
+        end[at] = begin + work[at]
+    return Rung(
+        rate_per_s=rate_per_s,
+        due=due,
+        end=end,
+        value=np.where(failed, np.inf, end - due),
+        measured=np.arange(len(due)) < 400,
+    )
+
+
+@pytest.mark.parametrize("load", [3.6, 6.4])
+def test_a_rate_limiter_is_recognised(load: float) -> None:
+    """The work of 0.35 s does not depend on the load, as that of a server with slots would."""
+    rungs = [_limited(rate, number) for number, rate in enumerate((1.2, 2.4, 4.8, 12.0))]
+    found = Projector(_ladder(*rungs)).project(load)
+    tests = [np.percentile(_limited(load, 90 + each).values, 99) for each in range(20)]
+    assert found.low_s <= np.median(tests) <= found.high_s
+    assert found.high_s < 2 * np.median(tests)
+
+
+def test_a_system_that_sheds_load_is_refused_for_its_failures() -> None:
+    """Requests end as fast as they arrive, but a quarter of them fails."""
+    rungs = [
+        _limited(rate, number, sheds=True) for number, rate in enumerate((1.2, 2.4, 4.8, 12.0))
+    ]
+    study = study_capacity(_ladder(*rungs), [6.4])
+    assert "the system rejects load there" in _reason(study.projections[0])
+    assert study.capacity is None
+
+
+def test_the_drain_of_a_short_rung_is_not_the_capacity() -> None:
+    """A hundred requests in two seconds at 27 slots of 1 s: the last ones end at an empty server."""
+    rung = System("queue", 27, constant).rung(50, 1, 100)
+    short = replace(rung, measured=np.ones(len(rung.due), np.bool_))
+    capacity = capacity_of([short])
+    assert capacity is not None
+    assert capacity.low_per_s <= 27 <= capacity.high_per_s
+
+
+def test_a_rung_that_is_not_saturated_bounds_the_capacity_from_below() -> None:
+    """A slow overload does not contradict the load that the system was seen to serve."""
+    rungs = _rungs(4)
+    slow = rungs[4]
+    slow = replace(slow, end=slow.due + 2 * (slow.end - slow.due), value=2 * slow.value)
+    alone, both = capacity_of([slow]), capacity_of([rungs[3], slow])
+    assert alone is not None
+    assert both is not None
+    assert alone.per_s < rungs[3].rate_per_s == both.low_per_s == both.per_s
 
 
 def test_a_system_that_the_model_does_not_describe_is_refused() -> None:
