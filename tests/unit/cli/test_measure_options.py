@@ -173,6 +173,31 @@ def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(changed.targets) == 1
 
 
+def test_a_calibration_has_one_request_in_flight_and_no_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an inference path it has the endpoint, the model and the prompts."""
+    monkeypatch.chdir(tmp_path)
+    Path("chat.toml").write_text(
+        f"""
+        name = "chat"
+        endpoint = "{_URL}"
+        model = "m"
+        [[target]]
+        metric = "ttft"
+        percentile = 99
+        limit_ms = 500
+        [traffic]
+        rate_per_s = 7
+        requests = 900
+        """
+    )
+    settings = _settings("chat", "--calibrate")
+    (only,) = settings.steps
+    assert only.schedule.conditions() == {"pattern": "closed", "concurrency": 1}
+    assert (only.measured, settings.targets, settings.model) == (50, (), "m")
+
+
 def test_recorded_arrivals_are_replayed(tmp_path: Path) -> None:
     """Those of the measured requests of a load test, at another speed."""
     records = [call(-1, at_ms=-900, phase="warmup")]
@@ -203,6 +228,8 @@ def test_prompts_imitate_the_lengths_of_a_recording(tmp_path: Path) -> None:
         (["a b:c"], "neither a name, nor a URL, nor module:function", "app:answer"),
         (["app:answer", "--cache", "cold"], "--cache and --body change requests", "function"),
         (["unknown"], "no file unknown.toml", "latspan init unknown"),
+        ([_URL, "--calibrate", "--rate", "2"], "--rate and --calibrate exclude each other", "use"),
+        ([_URL, "--calibrate", "--ladder"], "has one request in flight", "omit --ladder"),
         ([_URL, "--api-key-env", "NOT_SET"], "NOT_SET has no API key", "export NOT_SET"),
         ([_URL, "--prompts", "none.jsonl"], "cannot read the prompts", "omit --prompts"),
     ],

@@ -182,7 +182,7 @@ def _large(segment: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
         "network_distance",
         "the path to the server is slow, and large messages take long on it",
-        "send and receive less, compress it, or move the client nearer to the server",
+        "send less or ask for shorter responses, compress, or move the client nearer to the server",
         evidence,
         "a small request takes as long",
         (segment, SegmentName.NETWORK, SegmentName.SEND),

@@ -18,7 +18,7 @@ from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
-from latspan._study.diagnose._line import CORRELATED, beyond
+from latspan._study.diagnose._line import CORRELATED, beyond, linear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -336,7 +336,8 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     Both more prompts and more streams slow a batch down, and both grow with the load. The prompts
     are the cause if the time per token follows them beyond what the load explains, and more so
     than it follows the load beyond what they explain. They must also explain a part of the excess,
-    or most of the time that typical requests need.
+    or most of the time that typical requests need: if nearly all streams meet prompts, the slowest
+    ones need not meet more of them.
     """
     met, load = _prompts_met(facts), facts.load_at_server
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
@@ -345,7 +346,8 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     if line is None or by_prompts < CORRELATED or by_prompts < by_load:
         return None
     (more, fewer), (slow, typical) = facts.means(met), facts.means(time)
-    is_of_all = line.slope * fewer >= _MOSTLY * typical
+    # By the values and not their ranks, which a few slow streams of another cause hardly change.
+    is_of_all = line.slope * fewer >= _MOSTLY * typical and linear(met, time) >= _MOSTLY
     if not facts.attribution.by_excess:
         fewer, typical = 0.0, 0.0
     if not is_of_all and line.slope * (more - fewer) < _PROMPTS_EXPLAIN * (slow - typical):

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CORRELATED", "LEAST_POINTS", "Line", "beyond", "correlation", "fitted"]
+__all__ = ["CORRELATED", "LEAST_POINTS", "Line", "beyond", "correlation", "fitted", "linear"]
 
 LEAST_POINTS: Final = 10
 """Number of points below which no line is fitted."""
@@ -86,6 +86,15 @@ def correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     if not spread:
         return 0.0
     return float(((first - first.mean()) * (second - second.mean())).mean() / spread)
+
+
+def linear(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return Pearson's correlation of the finite pairs of two columns; 0 if one is constant."""
+    known = np.isfinite(a) & np.isfinite(b)
+    first, second = a[known], b[known]
+    if len(first) < LEAST_POINTS or not first.std() * second.std():
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -184,14 +184,15 @@ def _cold_start(facts: Facts) -> Finding | None:
     if len(some) >= _MIN_IDLE:
         lengths += [float(each) for each in np.quantile(some, _IDLE_QUANTILES)]
     for length_ns in lengths:
-        begins = np.flatnonzero(idle_ns >= length_ns)
+        after_idle = np.flatnonzero(idle_ns >= length_ns)
+        begins = np.union1d([0], after_idle)
         guessed = length_ns < _IDLE_NS
-        found = _slow_first(facts, np.union1d([0], begins), guessed=guessed)
+        found = _slow_first(facts, begins, guessed=guessed)
         others = (idle_ns > 0) & (idle_ns < length_ns)
-        if found is None or (guessed and len(begins) < _MIN_STARTS):
+        if found is None or (guessed and len(after_idle) < _MIN_STARTS):
             continue
         slow, finding = found
-        if guessed and float(slow[begins].mean()) < _STARTS:
+        if guessed and float(slow[after_idle].mean()) < _STARTS:
             continue
         seldom = float(slow[others].mean()) if others.any() else 0.0
         if not seldom or float(slow[begins].mean()) > _TWICE * seldom:

@@ -73,6 +73,12 @@ _SLOW_TOKEN_NS: Final = 1e6
 _QUARTERS: Final = 4
 _MIN_DELAYED: Final = 3
 
+_CALIBRATE: Final = (
+    "divide the wait with a calibration, latspan measure NAME --calibrate, or read the server's"
+    " metrics"
+)
+"""Lever of a wait that nothing divides."""
+
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
 
@@ -296,7 +302,7 @@ def behind_the_pool(facts: Facts) -> Finding | None:
     return Finding(
         "server_wait",
         "requests wait for the server, and others wait for their connections",
-        "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
+        _CALIBRATE,
         evidence,
         "the server reports short times",
         segments,
@@ -458,7 +464,7 @@ def server_wait(facts: Facts) -> Finding:
     return Finding(
         "server_wait",
         "the server works or lets requests wait; nothing separates queue and prefill",
-        "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
+        _CALIBRATE,
         (
             f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",
             *waiting(facts),

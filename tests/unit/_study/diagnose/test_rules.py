@@ -9,6 +9,7 @@ import pytest
 
 from latspan import semconv
 from latspan._study.diagnose import Calibration, Conclusion, diagnose_table
+from latspan._study.diagnose import _decode_rules as decode_rules
 from latspan._study.diagnose import _server_rules as server_rules
 from support.tables import facts_of, table_in_ms
 
@@ -577,6 +578,79 @@ def test_a_server_that_sleeps_early_is_cold() -> None:
     starts = [1_000.0 * (number // 10) + 60.0 * (number % 10) for number in range(_SIZE)]
     wait = [400.0 if number % 10 == 0 else 20.0 for number in range(_SIZE)]
     assert _cause({"server_wait": wait, "decode": [10.0] * _SIZE}, starts=starts) == "cold_start"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_gateway_that_stops_at_times_is_no_cold_start(seed: int) -> None:
+    """Few of its stops follow a time without requests, and some of them do by chance."""
+    starts = np.cumsum(np.random.default_rng(seed).exponential(50, 130))
+    since_stop = starts % 1_200
+    wait = np.where(since_stop < 450, 450 - since_stop, 5.0)
+    segments = {"gateway": wait.tolist(), "decode": [1.0] * len(wait)}
+    assert _cause(segments, starts=starts.tolist()) == "gateway_queue"
+
+
+def test_a_server_that_pauses_lets_requests_wait_and_stalls_streams() -> None:
+    """The wait is the larger one; both have the same cause."""
+    slow = [number % 10 == 0 for number in range(_SIZE)]
+    numbers = {
+        "output_tokens": [50.0] * _SIZE,
+        "stalled": [300e6 if each else 0.0 for each in slow],
+        "chunk_gap_max": [300e6 if each else 8e6 for each in slow],
+        "chunk_gap_median": [8e6] * _SIZE,
+    }
+    segments = {"server_wait": _in_tail(20, 600), "decode": _in_tail(400, 700)}
+    finding = diagnose_table(table_in_ms(segments, numbers=numbers)).finding
+    assert finding is not None
+    assert (finding.cause, finding.segments) == ("random_stalls", ("server_wait", "decode"))
+    even = {name: values for name, values in numbers.items() if name == "output_tokens"}
+    assert _cause(segments, numbers=even) == "server_wait"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cause"), [(4_000.0, "long_context"), (1_500.0, "under_capacity")]
+)
+def test_an_estimated_queue_of_long_prompts_is_the_prompts(tokens: float, cause: str) -> None:
+    """The calibration counts what others' prompts take as queue."""
+    prompts = (tokens * np.random.default_rng(2).uniform(0.9, 1.1, _SIZE)).tolist()
+    segments = {"server_wait": _in_tail(400, 900), "decode": [10.0] * _SIZE}
+    table = table_in_ms(segments, numbers={"input_tokens": prompts}, goal="p95 ttft")
+    diagnosis = diagnose_table(table, calibration=Calibration(0.0, 400e6 / tokens / 1.1))
+    assert diagnosis.finding is not None
+    assert diagnosis.finding.cause == cause
+    assert diagnosis.conclusion is (
+        Conclusion.FIX if cause == "long_context" else Conclusion.TIE
+    )
+
+
+def test_a_path_that_also_delays_the_end_of_responses_is_full() -> None:
+    """A gateway that holds requests would not hold the end of their responses."""
+    starts = np.cumsum(np.random.default_rng(4).exponential(300, _SIZE))
+    wait = np.where(np.arange(_SIZE) % 10 < 3, 400.0, 5.0)
+    segments = {"network": wait.tolist(), "decode": _EVEN}
+    closing = {"stream_close": (wait / 2).tolist()}
+    assert _cause({**segments, **closing}, starts=starts.tolist()) == "network_distance"
+
+
+@pytest.mark.parametrize(
+    ("slowed", "cause"), [(False, "prefill_interference"), (True, "slow_decode")]
+)
+def test_tokens_that_follow_the_prompts_of_others_in_all_requests(
+    *, slowed: bool, cause: str
+) -> None:
+    """Nearly all streams meet prompts, so the slowest need not meet more; another cause may."""
+    random = np.random.default_rng(6)
+    starts, tokens = _poisson(mean_ms=50), np.where(random.random(_SIZE) < 0.3, 2_000.0, 100.0)
+    numbers = {"input_tokens": tokens.tolist(), "output_tokens": [20.0] * _SIZE}
+    prefill = [1.0] * _SIZE
+    even = table_in_ms(
+        {"prefill": prefill, "decode": [400.0] * _SIZE}, starts=starts, numbers=numbers
+    )
+    met = decode_rules._prompts_met(facts_of(even))
+    pace = 4 + np.minimum(met, 4_000) / 200 + random.normal(0, 4, _SIZE)
+    pace = np.where(slowed & (random.random(_SIZE) < 0.1), 90 + pace, np.maximum(pace, 2))
+    segments = {"prefill": prefill, "decode": (20 * pace).tolist()}
+    assert _cause(segments, starts=starts, numbers=numbers) == cause
 
 
 def test_a_slow_group_has_the_segment_in_which_it_loses() -> None:

@@ -1,0 +1,92 @@
+"""A calibration is found beside a recording, and offered where there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from latspan import Recording
+from latspan._study.diagnose import calibration_beside, lacks_calibration
+from latspan._study.table import read_table
+from latspan.cli import main
+from support.measurements import call, load_test, step
+
+pytest.importorskip("rich", reason="the extra study is not installed")
+
+_CLOSED: dict[str, Any] = {"load": {"pattern": "closed", "concurrency": 1}}
+
+
+def _alone(folder: Path) -> Recording:
+    """Write a calibration: 100 ms and 1 ms per prompt token."""
+    calls = [
+        call(number, at_ms=2_000 * number, ttft_ms=100 + number, prompt=number, number=0)
+        for number in range(1, 41)
+    ]
+    return load_test(folder, calls, [step(intended=40, **_CLOSED)])
+
+
+def _busy(folder: Path) -> Recording:
+    """Write a load test of the same server, in which a tenth of the requests waits."""
+    calls = [
+        call(
+            number,
+            at_ms=1_000 * number,
+            duration_ms=900 if number % 10 == 0 else 120,
+            ttft_ms=900 if number % 10 == 0 else 120,
+            prompt=20,
+            number=0,
+        )
+        for number in range(100)
+    ]
+    return load_test(folder, calls, [step(intended=100)])
+
+
+def test_diagnose_uses_the_calibration_beside_the_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it, the wait is one segment."""
+    busy = _busy(tmp_path / "busy")
+    main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json"])
+    before = capsys.readouterr()
+    alone = _alone(tmp_path / "alone")
+    main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json"])
+    after = capsys.readouterr()
+
+    assert json.loads(before.out)["cause"]["name"] == "server_wait"
+    assert before.err == ""
+    assert json.loads(after.out)["cause"]["name"] == "under_capacity"
+    assert after.err == (
+        f"calibration: {alone.folder}, the newest load test of this system at concurrency 1\n"
+    )
+
+
+def test_a_calibration_is_of_the_same_system(tmp_path: Path) -> None:
+    """One of another endpoint, and a damaged neighbour, are left out."""
+    busy = _busy(tmp_path / "busy")
+    other = _alone(tmp_path / "other").folder / "recording.json"
+    manifest = json.loads(other.read_text())
+    manifest["conditions"]["measured"] = "elsewhere"
+    other.write_text(json.dumps(manifest))
+    damaged = _alone(tmp_path / "damaged").folder / "recording.json"
+    damaged.write_text("{")
+    assert calibration_beside(busy) is None
+
+    alone = _alone(tmp_path / "alone")
+    found = calibration_beside(busy)
+    assert found is not None
+    assert found.folder == alone.folder
+    assert calibration_beside(alone) is None
+
+
+def test_a_calibration_is_offered_once(tmp_path: Path) -> None:
+    """To a load test whose server reports nothing, as long as there is none."""
+    busy = _busy(tmp_path / "busy")
+    table = read_table(busy, ("duration",))
+    assert lacks_calibration(busy, table)
+
+    alone = _alone(tmp_path / "alone")
+    assert not lacks_calibration(busy, table)
+    assert not lacks_calibration(alone, read_table(alone, ("duration",)))
