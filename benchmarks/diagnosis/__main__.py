@@ -45,6 +45,7 @@ def main() -> int:
         help="kind of faults",
     )
     parser.add_argument("--record", metavar="SEED", help="make the recordings of sockets first")
+    parser.add_argument("--traces", metavar="SEED", help="compare recordings with their traces")
     parser.add_argument("--quick", action="store_true", help="fewer cells and repeats")
     parser.add_argument("--training", action="store_true", help="cells that set thresholds")
     parser.add_argument("--json", action="store_true", help="print one document instead of tables")
@@ -55,6 +56,10 @@ def main() -> int:
         from diagnosis.real._run import run
 
         return run(arguments.only, as_json=arguments.json)
+    if arguments.traces is not None:
+        from diagnosis.sockets._traces import compare
+
+        return compare(arguments.only, seed=arguments.traces)
     missed = 0
     if arguments.what in ("both", "sockets"):
         from diagnosis.sockets import _run as sockets

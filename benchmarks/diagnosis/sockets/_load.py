@@ -11,7 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-__all__ = ["RecordingError", "calibrated", "measured", "program", "prompts"]
+__all__ = ["ENDPOINT", "RecordingError", "calibrated", "measured", "program", "prompts"]
+
+ENDPOINT: Final = "SOCKETS_OTLP_ENDPOINT"
+"""Variable with the URL to which spans are exported too; nothing is exported without it."""
 
 _TIME_LIMIT_S: Final = 60.0
 """Time after which a load is ended."""
@@ -24,7 +27,13 @@ class RecordingError(Exception):
     """A load that made no recording."""
 
 
-def measured(url: str, folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Path:
+def measured(
+    url: str,
+    folder: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    is_traced: bool = True,
+) -> Path:
     """
     Measure a server with ``latspan measure``, and return the recording.
 
@@ -33,6 +42,7 @@ def measured(url: str, folder: Path, *options: str, env: Mapping[str, str] | Non
         folder: Folder of the recording; it must not exist.
         options: Options of the command, for example ``--rate``.
         env: Variables in addition to those of this process.
+        is_traced: Whether spans are exported too, if there is an endpoint for them.
     """
     command = [
         *(sys.executable, "-P", "-m", "latspan", "measure", f"{url}/v1"),
@@ -40,6 +50,8 @@ def measured(url: str, folder: Path, *options: str, env: Mapping[str, str] | Non
     ]
     if "--model" not in options:
         command += ["--model", "m"]
+    if is_traced and ENDPOINT in os.environ:
+        command += ["--otlp-endpoint", os.environ[ENDPOINT]]
     code, output = _ended(command, env or {})
     if code == _NOT_RECORDED or not (folder / "recording.json").exists():
         raise RecordingError(f"latspan measure ended with {code}: {output[-2000:]}")
@@ -48,9 +60,8 @@ def measured(url: str, folder: Path, *options: str, env: Mapping[str, str] | Non
 
 def calibrated(url: str, folder: Path, *options: str) -> Path:
     """Measure 40 requests, one at a time, and return the recording."""
-    return measured(
-        url, folder, "--concurrency", "1", "--requests", "40", "--warmup", "3", *options
-    )
+    alone = ("--concurrency", "1", "--requests", "40", "--warmup", "3")
+    return measured(url, folder, *alone, *options, is_traced=False)
 
 
 def program(path: Path, folder: Path, **env: str) -> Path:
@@ -66,7 +77,10 @@ def program(path: Path, folder: Path, **env: str) -> Path:
         *(sys.executable, "-P", "-m", "latspan", "run", "--record", str(folder)),
         *("--", sys.executable, str(path)),
     ]
-    code, output = _ended(command, {"LATSPAN_REQUEST_STREAM_USAGE": "true", **env})
+    variables = {"LATSPAN_REQUEST_STREAM_USAGE": "true", **env}
+    if ENDPOINT in os.environ:
+        variables |= {"LATSPAN_ENDPOINT": os.environ[ENDPOINT], "LATSPAN_EXPORT_ENABLED": "true"}
+    code, output = _ended(command, variables)
     if code or not (folder / "recording.json").exists():
         raise RecordingError(f"{path.name} ended with {code}: {output[-2000:]}")
     return folder

@@ -41,8 +41,10 @@ def test_it_writes_a_file_that_loads(capsys: pytest.CaptureFixture[str]) -> None
     assert written.err.splitlines() == [
         "chat.toml: p95 of time_to_first_token at most 500 ms",
         "next: fill in endpoint, model and load, then latspan measure chat",
-        "if the server reports no times, latspan measure chat --calibrate comes first: it shows"
-        " what one request alone takes, which separates queue and prefill",
+        (
+            "if the server reports no times, latspan measure chat --calibrate comes first: it shows"
+            " what one request alone takes, which separates queue and prefill"
+        ),
     ]
 
 

@@ -241,6 +241,9 @@ def _slow_model(evidence: list[str]) -> Finding:
 
 def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
     """Return the finding on streams that are all about as slow."""
+    if is_buffered(facts):
+        # Nothing of the answer is seen before its end, whatever the model does.
+        return buffered(facts)
     decode_ns = facts.table.segment(SegmentName.DECODE)
     if facts.tail(_stalled(facts)) >= _MOSTLY * facts.tail(decode_ns) > 0:
         return _stalls(facts)

@@ -218,7 +218,7 @@ def test_a_system_that_sheds_load_is_refused_for_its_failures() -> None:
 
 
 def test_the_drain_of_a_short_rung_is_not_the_capacity() -> None:
-    """A hundred requests in two seconds at 27 slots of 1 s: the last ones end at an empty server."""
+    """A hundred requests in two seconds at 27 slots of 1 s; the last ones leave it empty."""
     rung = System("queue", 27, constant).rung(50, 1, 100)
     short = replace(rung, measured=np.ones(len(rung.due), np.bool_))
     capacity = capacity_of([short])

@@ -618,9 +618,15 @@ def test_an_estimated_queue_of_long_prompts_is_the_prompts(tokens: float, cause:
     diagnosis = diagnose_table(table, calibration=Calibration(0.0, 400e6 / tokens / 1.1))
     assert diagnosis.finding is not None
     assert diagnosis.finding.cause == cause
-    assert diagnosis.conclusion is (
-        Conclusion.FIX if cause == "long_context" else Conclusion.TIE
-    )
+    assert diagnosis.conclusion is (Conclusion.FIX if cause == "long_context" else Conclusion.TIE)
+
+
+def test_streams_that_all_arrive_at_once_are_no_slow_model() -> None:
+    """Nor for a goal on the duration: nothing of the answer is seen before its end."""
+    numbers = {"output_tokens": [20.0] * _SIZE, "buffered": [1.0] * _SIZE}
+    segments = {"prefill": [20.0] * _SIZE, "decode": [180.0] * _SIZE}
+    assert _cause(segments, numbers=numbers) == "buffering"
+    assert _cause(segments, numbers={"output_tokens": [20.0] * _SIZE}) == "slow_model"
 
 
 def test_a_path_that_also_delays_the_end_of_responses_is_full() -> None:
