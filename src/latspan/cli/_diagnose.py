@@ -115,6 +115,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     require_study()
 
+    from latspan._recording.folder import open_recording
     from latspan._segments import Kind
     from latspan._study.diagnose import Goal, diagnose_source, goal_of, parse_goal
     from latspan._study.loop import Task
@@ -143,7 +144,9 @@ def _run(arguments: argparse.Namespace) -> int:
             goal = Goal(kind=kind)
     elif kind is not None:
         goal = Goal(kind=kind)
-    calibration = _calibration(source, arguments)
+    calibration: Recording | None = None
+    if arguments.calibration is not None:
+        calibration = open_recording(arguments.calibration)
     try:
         with reading():
             diagnosis = diagnose_source(
@@ -166,23 +169,6 @@ def _run(arguments: argparse.Namespace) -> int:
         document = diagnosis_document(diagnosis)
         named.keep(Task.DIAGNOSE, document, exit_code=exit_code, recordings=[source])
     return exit_code
-
-
-def _calibration(source: str, arguments: argparse.Namespace) -> Recording | None:
-    """Return the calibration that is given, or the one that was measured beside a load test."""
-    from latspan._recording.folder import is_recording, open_recording
-    from latspan._study.diagnose import calibration_beside
-
-    if arguments.calibration is not None:
-        return open_recording(arguments.calibration)
-    if not is_recording(Path(source)):
-        return None
-    found = calibration_beside(open_recording(source))
-    if found is not None:
-        print_message(
-            f"calibration: {found.folder}, the newest load test of this system at concurrency 1"
-        )
-    return found
 
 
 def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from latspan import Recording
-from latspan._study.diagnose import calibration_beside, lacks_calibration
+from latspan._study.diagnose import lacks_calibration
+from latspan._study.diagnose._recordings import calibration_beside
 from latspan._study.table import read_table
 from latspan.cli import main
 from support.measurements import call, load_test, step
@@ -50,17 +51,16 @@ def test_diagnose_uses_the_calibration_beside_the_recording(
     """Without it, the wait is one segment."""
     busy = _busy(tmp_path / "busy")
     main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json"])
-    before = capsys.readouterr()
+    before = json.loads(capsys.readouterr().out)
     alone = _alone(tmp_path / "alone")
     main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json"])
-    after = capsys.readouterr()
+    after = json.loads(capsys.readouterr().out)
+    main(["report", str(busy.folder)])
 
-    assert json.loads(before.out)["cause"]["name"] == "server_wait"
-    assert before.err == ""
-    assert json.loads(after.out)["cause"]["name"] == "under_capacity"
-    assert after.err == (
-        f"calibration: {alone.folder}, the newest load test of this system at concurrency 1\n"
-    )
+    assert before["cause"]["name"] == "server_wait"
+    assert after["cause"]["name"] == "under_capacity"
+    assert f"The calibration is {alone.folder}, a load test at concurrency 1." in after["notes"]
+    assert "requests wait in the server's queue" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_calibration_is_of_the_same_system(tmp_path: Path) -> None:

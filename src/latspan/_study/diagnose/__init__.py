@@ -13,11 +13,7 @@ from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, 
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
-from latspan._study.diagnose._recordings import (
-    calibration_beside,
-    diagnose_recording,
-    lacks_calibration,
-)
+from latspan._study.diagnose._recordings import diagnose_recording, lacks_calibration
 from latspan._study.diagnose._sources import diagnose_source
 from latspan._study.diagnose._table import RequestTable, table_of, units_of
 
@@ -36,7 +32,6 @@ __all__ = [
     "bands_of",
     "budget_rows",
     "calibrate",
-    "calibration_beside",
     "diagnose",
     "diagnose_recording",
     "diagnose_source",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -54,8 +55,9 @@ def diagnose_recording(
     """
     Return the one delay to fix in a recording.
 
-    For a load test, only the measured requests of one step are judged, not warm-up and drain. A
-    step with one request in flight is the calibration, unless another recording is given.
+    For a load test, only the measured requests of one step are judged, not warm-up and drain. The
+    calibration is the recording that is given, or a step with one request in flight, or the newest
+    load test of the same system at concurrency 1 that lies beside the recording.
 
     Args:
         recording: The recording.
@@ -86,10 +88,14 @@ def diagnose_recording(
                 f"the measurement has no step {number}",
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
+    notes = list(recording.notes)
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
     every = read_table(recording, tuple(metrics), kind=goal.kind, gaps=True, beside=beside)
     calibrated: Calibration | None = None
+    found = None
+    if calibration is None and not others:
+        found = calibration = calibration_beside(recording)
     if calibration is not None:
         alone = read_table(calibration, (CALIBRATING.metric,))
         if calibration.manifest.get("measurement"):
@@ -102,6 +108,8 @@ def diagnose_recording(
         caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
     table = units_of(judged, goal)
+    if found is not None and calibrated is not None and SegmentName.SERVER_WAIT in table.names:
+        notes.append(f"The calibration is {found.folder}, a load test at concurrency 1.")
     return diagnose_table(
         table,
         calibration=calibrated,
@@ -113,7 +121,7 @@ def diagnose_recording(
             else None
         ),
         invalid="; ".join(reasons) or None,
-        notes=recording.notes,
+        notes=notes,
     )
 
 
@@ -130,22 +138,25 @@ def calibration_beside(recording: Recording) -> Recording | None:
     steps = _steps(recording)
     if not steps or any(map(_is_alone, steps)):
         return None
-    found: list[tuple[str, Recording]] = []
-    for folder in recording.folder.resolve().parent.iterdir():
-        if not is_recording(folder):
-            continue
-        try:
-            other = open_recording(folder)
-        except RecordingError:
-            # A damaged neighbour is no reason to refuse this recording.
-            continue
-        alike = all(
+    beside = [
+        other
+        for other in _neighbours(recording)
+        if len(_steps(other)) == 1
+        and _is_alone(_steps(other)[0])
+        and other.manifest.get("measurement", {}).get("ended") is not False
+        and all(
             other.conditions.get(name) == recording.conditions.get(name) for name in _SAME_SYSTEM
         )
-        ended = other.manifest.get("measurement", {}).get("ended") is not False
-        if alike and ended and len(_steps(other)) == 1 and _is_alone(_steps(other)[0]):
-            found.append((str(other.manifest.get("created", "")), other))
-    return max(found, key=lambda each: each[0])[1] if found else None
+    ]
+    return max(beside, key=lambda each: str(each.manifest.get("created", "")), default=None)
+
+
+def _neighbours(recording: Recording) -> Iterator[Recording]:
+    """Yield the recordings in the same folder; one that cannot be read is left out."""
+    for folder in recording.folder.resolve().parent.iterdir():
+        with suppress(OSError, RecordingError):
+            if is_recording(folder):
+                yield open_recording(folder)
 
 
 def lacks_calibration(recording: Recording, table: Table) -> bool:
