@@ -50,7 +50,7 @@ def compare(only: str, *, seed: str) -> int:
         only: Beginnings of the names of faults, separated by commas; empty for all.
         seed: Seed of the parameters.
     """
-    rows = [("fault", "recording", "OTLP file", "Jaeger", "Tempo")]
+    rows: list[tuple[str, ...]] = [("fault", "recording", "OTLP file", "Jaeger", "Tempo")]
     right = answers()
     chosen = [name for name in right if name.startswith(tuple(only.split(",")))]
     differing = 0

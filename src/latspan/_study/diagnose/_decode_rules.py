@@ -23,7 +23,7 @@ from latspan._study.diagnose._line import CORRELATED, beyond, linear
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["buffered", "decode", "is_buffered", "is_slow_pace", "pausing"]
+__all__ = ["buffered", "decode", "is_buffered", "is_slow_pace", "pausing", "prompts_met"]
 
 _SLOW_PACE_NS: Final = 40e6
 """
@@ -342,7 +342,7 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     or most of the time that typical requests need: if nearly all streams meet prompts, the slowest
     ones need not meet more of them.
     """
-    met, load = _prompts_met(facts), facts.load_at_server
+    met, load = prompts_met(facts), facts.load_at_server
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
     by_prompts, by_load = beyond(met, time, load), beyond(load, time, met)
     line = facts.line(met, time)
@@ -448,7 +448,7 @@ def _prompt_sizes(facts: Facts) -> tuple[NDArray[np.float64], NDArray[np.float64
     return (size if np.isfinite(size).any() else work), work
 
 
-def _prompts_met(facts: Facts) -> NDArray[np.float64]:
+def prompts_met(facts: Facts) -> NDArray[np.float64]:
     """
     Return the size of the prompts that were processed after the first token of each stream.
 

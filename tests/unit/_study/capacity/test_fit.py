@@ -52,6 +52,7 @@ def test_slots_and_slowdown_are_found(service: Service) -> None:
     capacity = service.throughput / np.exp(0.4**2 / 2)
     rungs = _ladder(service, [part * capacity for part in (0.15, 0.3, 0.45, 0.6, 1.5)], 10)
     found = fit_service(rungs, Capacity(capacity, 0.95 * capacity, 1.05 * capacity))
+    assert isinstance(found.best, Service)
     assert found.best.slots == pytest.approx(service.slots, rel=0.35)
     mean = np.concatenate([works_of(rung, found.best).work for rung in rungs]).mean()
     assert found.best.throughput / mean == pytest.approx(capacity, rel=0.05)

@@ -652,7 +652,7 @@ def test_tokens_that_follow_the_prompts_of_others_in_all_requests(
     even = table_in_ms(
         {"prefill": prefill, "decode": [400.0] * _SIZE}, starts=starts, numbers=numbers
     )
-    met = decode_rules._prompts_met(facts_of(even))
+    met = decode_rules.prompts_met(facts_of(even))
     pace = 4 + np.minimum(met, 4_000) / 200 + random.normal(0, 4, _SIZE)
     pace = np.where(slowed & (random.random(_SIZE) < 0.1), 90 + pace, np.maximum(pace, 2))
     segments = {"prefill": prefill, "decode": (20 * pace).tolist()}
