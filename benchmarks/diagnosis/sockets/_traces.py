@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -33,18 +32,18 @@ from latspan._study.diagnose import (
     parse_goal,
 )
 from latspan._study.traces import TraceQuery
-from support.backends import Backends, backends_up, built
+from latspan.errors import RecordingError
+from support.backends import Backends, backends_up, built, eventually
 from support.collector import CollectorAddresses, Written
 
 __all__ = ["compare"]
 
-_WAIT_S: Final = 30.0
 _LIMIT: Final = 100_000
 
 
 def compare(only: str, *, seed: str) -> int:
     """
-    Print the diagnoses that differ between a recording and its traces; return 1 if one does.
+    Print the diagnoses of recordings and of their traces; return 1 if one differs.
 
     Args:
         only: Beginnings of the names of faults, separated by commas; empty for all.
@@ -95,13 +94,18 @@ def _diagnosed(
     yield _named(diagnose_source(str(file), goal, calibration=calibration))
     _send(file, name, backends)
     jaeger = f"http://{backends.addresses['LATSPAN_JAEGER']}"
-    for url in (jaeger, backends.tempo.url if _has_tempo() else ""):
-        query = TraceQuery(service=name, limit=_LIMIT)
+    query = TraceQuery(service=name, limit=_LIMIT)
+    for url in (jaeger, *([backends.tempo.url] if _has_tempo() else [])):
 
-        def look(url: str = url, query: TraceQuery = query) -> Diagnosis:
-            return diagnose_source(url, goal, traces=query, calibration=calibration)
+        def look(url: str = url, query: TraceQuery = query) -> Diagnosis | None:
+            try:
+                return diagnose_source(url, goal, traces=query, calibration=calibration)
+            except RecordingError:
+                # The backend does not have the service yet.
+                return None
 
-        yield _named(_complete(look, own.units)) if url else ""
+        found = eventually(look, lambda each: each is not None and each.units >= own.units)
+        yield "" if found is None else _named(found)
 
 
 def _named(diagnosis: Diagnosis) -> str:
@@ -125,22 +129,6 @@ def _send(file: Path, name: str, backends: Backends) -> None:
         )
         with urllib.request.urlopen(request):  # noqa: S310
             pass
-
-
-def _complete(look: Callable[[], Diagnosis], units: int) -> Diagnosis:
-    """Return the first diagnosis of all requests, or the last one before the time is up."""
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            found = look()
-        except Exception:
-            # The backend does not have the service yet.
-            if time.monotonic() > deadline:
-                raise
-        else:
-            if found.units >= units or time.monotonic() > deadline:
-                return found
-        time.sleep(0.5)
 
 
 def _has_tempo() -> bool:

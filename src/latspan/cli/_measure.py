@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with LiveDisplay(has_lines=not arguments.json) as display:
         measure(settings, folder, display)
     recording = open_recording(folder)
-    table = read_table(recording, ("duration",), kind=measured_kind(recording))
+    table = read_table(recording, (), kind=measured_kind(recording))
     measurement = summarize(recording, table)
     join_recording(folder).update(conditions=measurement.observed)
     document = measurement_document(measurement, recording=str(folder))
@@ -73,8 +73,8 @@ def _run(arguments: argparse.Namespace) -> int:
     print_message(f"recording: {folder}; latspan report {folder} shows its segments")
     if lacks_calibration(recording, table):
         print_message(
-            "the server reports no times, so its queue and its prefill are one wait: latspan"
-            f" measure {arguments.target} --calibrate, once, lets latspan diagnose divide it"
+            "the server reports no times, so its queue and its prefill are one wait: measure once"
+            " with --calibrate in place of the load, and latspan diagnose divides it"
         )
     exit_code = _exit_code(measurement)
     if named is not None and not arguments.no_result:

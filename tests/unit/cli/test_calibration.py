@@ -81,6 +81,18 @@ def test_a_calibration_is_of_the_same_system(tmp_path: Path) -> None:
     assert calibration_beside(alone) is None
 
 
+def test_a_calibration_that_cannot_be_read_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its manifest is whole, and its lines are damaged: the recording is diagnosed without it."""
+    busy = _busy(tmp_path / "busy")
+    alone = _alone(tmp_path / "alone")
+    for file in alone.folder.glob("*.jsonl*"):
+        file.write_bytes(b"\x00damaged")
+    main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json"])
+    assert json.loads(capsys.readouterr().out)["cause"]["name"] == "server_wait"
+
+
 def test_a_calibration_is_offered_once(tmp_path: Path) -> None:
     """To a load test whose server reports nothing, as long as there is none."""
     busy = _busy(tmp_path / "busy")

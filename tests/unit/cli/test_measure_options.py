@@ -138,9 +138,8 @@ def test_the_body_of_requests_can_have_further_fields() -> None:
     assert settings.max_tokens is None
 
 
-def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file of an inference path has the load, the cache, the seed and the targets."""
-    monkeypatch.chdir(tmp_path)
+def _write_chat(traffic: str) -> None:
+    """Write ``chat.toml`` into the current folder, with a target and that load."""
     Path("chat.toml").write_text(
         f"""
         name = "chat"
@@ -151,6 +150,16 @@ def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.Monke
         percentile = 99
         limit_ms = 500
         [traffic]
+        {traffic}
+        """
+    )
+
+
+def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of an inference path has the load, the cache, the seed and the targets."""
+    monkeypatch.chdir(tmp_path)
+    _write_chat(
+        """
         arrivals = "gamma"
         burstiness = 0.3
         rate_per_s = 7
@@ -178,20 +187,7 @@ def test_a_calibration_has_one_request_in_flight_and_no_target(
 ) -> None:
     """Of an inference path it has the endpoint, the model and the prompts."""
     monkeypatch.chdir(tmp_path)
-    Path("chat.toml").write_text(
-        f"""
-        name = "chat"
-        endpoint = "{_URL}"
-        model = "m"
-        [[target]]
-        metric = "ttft"
-        percentile = 99
-        limit_ms = 500
-        [traffic]
-        rate_per_s = 7
-        requests = 900
-        """
-    )
+    _write_chat("rate_per_s = 7\nrequests = 900")
     settings = _settings("chat", "--calibrate")
     (only,) = settings.steps
     assert only.schedule.conditions() == {"pattern": "closed", "concurrency": 1}

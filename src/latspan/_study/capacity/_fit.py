@@ -131,13 +131,14 @@ def fit_service(rungs: Sequence[Rung], capacity: Capacity) -> Fit:
         capacity: Measured throughput of the saturated one.
     """
     events = [_events(rung) for rung in rungs]
+    groups = np.concatenate([each.groups + _GROUPS * number for number, each in enumerate(events)])
     most = int(max(each.inside.max() for each in events))
     services: list[Service | Limiter] = []
     scores: list[float] = []
     throughputs: list[float] = []
     degrees = 1
     for slots in _slots_up_to(min(most + 1, _MOST_SLOTS)):
-        logs, groups, impossible = _logarithms(rungs, events, slots)
+        logs, impossible = _logarithms(rungs, events, slots)
         found, degrees = _scores(logs, groups)
         found += _IMPOSSIBLE * impossible
         pairs = [Service(slots, slowdown) for slowdown in _SLOWDOWNS]
@@ -146,10 +147,10 @@ def fit_service(rungs: Sequence[Rung], capacity: Capacity) -> Fit:
         means = np.exp(logs).mean(axis=1).tolist()
         throughputs += [each.throughput / mean for each, mean in zip(pairs, means, strict=True)]
     for limiter in _limiters(capacity):
-        works, groups, impossible = _admitted(rungs, events, limiter)
-        found, _ = _scores(works[None, :], groups)
+        logs, impossible = _admitted(rungs, events, limiter)
+        found, _ = _scores(logs, groups)
         services.append(limiter)
-        scores.append(float(found[0]) + _IMPOSSIBLE * impossible)
+        scores += (found + _IMPOSSIBLE * impossible).tolist()
         throughputs.append(limiter.per_s)
     score = np.array(scores)
     dispersion = max(1.0, float(score.min()) / degrees)
@@ -171,31 +172,27 @@ def _limiters(capacity: Capacity) -> Iterator[Limiter]:
 
 def _admitted(
     rungs: Sequence[Rung], events: Sequence[_Events], limiter: Limiter
-) -> tuple[Values, NDArray[np.int64], int]:
+) -> tuple[Values, int]:
     """Return the logarithm of each work behind a limiter, as :func:`_logarithms` does."""
-    works: list[Values] = []
-    for rung, each in zip(rungs, events, strict=True):
-        works.append((rung.end - limiter.begins(rung.due))[each.compared])
-    groups = [each.groups + _GROUPS * number for number, each in enumerate(events)]
+    works = [
+        (rung.end - limiter.begins(rung.due))[each.compared]
+        for rung, each in zip(rungs, events, strict=True)
+    ]
     work = np.concatenate(works)
-    floor = _FLOOR * max(float(np.median(work)), 1e-9)
-    return np.log(np.maximum(work, floor)), np.concatenate(groups), int((work < 0).sum())
+    return _floored_log(work[None, :]), int((work < 0).sum())
 
 
 def works_of(rung: Rung, service: Service | Limiter) -> Works:
     """Return the work of the completed, measured requests of a rung under a service."""
     events = _events(rung)
-    if isinstance(service, Limiter):
-        begin = service.begins(rung.due)[events.compared]
-        end, first = (each[events.compared] for each in (rung.end, rung.due + rung.value))
-        work = np.maximum(end - begin, 0.0)
-        return Works(work, np.clip(first - begin, 0.0, work))
-    done = _work_done(events, service.slots, np.array([service.slowdown]))[0]
-    chosen = events.compared
+    is_limiter = isinstance(service, Limiter)
+    begins = service.begins(rung.due) if is_limiter else _begins(rung, events, service.slots)
     begin, end, first = (
-        _done_at(instants[chosen], events, done)
-        for instants in (_begins(rung, events, service.slots), rung.end, rung.due + rung.value)
+        instants[events.compared] for instants in (begins, rung.end, rung.due + rung.value)
     )
+    if not is_limiter:
+        done = _work_done(events, service.slots, np.array([service.slowdown]))[0]
+        begin, end, first = (_done_at(each, events, done) for each in (begin, end, first))
     work = np.maximum(end - begin, 0.0)
     return Works(work, np.clip(first - begin, 0.0, work))
 
@@ -247,28 +244,28 @@ def _work_done(events: _Events, slots: int, slowdowns: Values) -> Values:
     return done
 
 
-def _logarithms(
-    rungs: Sequence[Rung], events: Sequence[_Events], slots: int
-) -> tuple[Values, NDArray[np.int64], int]:
+def _logarithms(rungs: Sequence[Rung], events: Sequence[_Events], slots: int) -> tuple[Values, int]:
     """
-    Return the logarithm of each work for every slowdown, and the group of each.
+    Return the logarithm of each work for every slowdown; shape ``(slowdowns, n)``.
 
     The last value is the number of requests that ended before they could begin.
     """
     logs: list[Values] = []
-    groups: list[NDArray[np.int64]] = []
     slowdowns = np.array(_SLOWDOWNS)
     impossible = 0
-    for number, (rung, each) in enumerate(zip(rungs, events, strict=True)):
+    for rung, each in zip(rungs, events, strict=True):
         done = _work_done(each, slots, slowdowns)
         begin = _begins(rung, each, slots)[each.compared]
         end = rung.end[each.compared]
         impossible += int((end < begin).sum())
         logs.append(_at(end, each.at, done) - _at(begin, each.at, done))
-        groups.append(each.groups + _GROUPS * number)
-    work = np.concatenate(logs, axis=1)
+    return _floored_log(np.concatenate(logs, axis=1)), impossible
+
+
+def _floored_log(work: Values) -> Values:
+    """Return the logarithm of works, of at least a fraction of the median of their row."""
     floor = _FLOOR * np.maximum(np.median(work, axis=1, keepdims=True), 1e-9)
-    return np.log(np.maximum(work, floor)), np.concatenate(groups), impossible
+    return np.log(np.maximum(work, floor))
 
 
 def _at(instants: Values, at: Values, done: Values) -> Values:

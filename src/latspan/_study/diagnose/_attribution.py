@@ -211,13 +211,17 @@ class Attribution:
 
     def weight(self, share: Share) -> float:
         """Return the fraction by which segments are ranked, in [0, 1]."""
-        return max(share.grown, 0.0) if self.by_excess else share.share
+        return min(max(share.grown, 0.0), 1.0) if self.by_excess else share.share
 
     def interval(self, share: Share) -> tuple[float, float]:
         """Return the 90 % interval of the fraction by which segments are ranked."""
         if self.by_excess:
             return share.grown_low, share.grown_high
         return share.low, share.high
+
+    def named(self, name: str) -> Share | None:
+        """Return the share of one segment; ``None`` if slow units spend no time in it."""
+        return next((share for share in self.shares if share.name == name), None)
 
     def share(self, *names: str) -> float:
         """Return the summed share of some segments."""

@@ -131,7 +131,7 @@ def network(facts: Facts) -> Finding | None:
         sized = facts.explained_by(transit, facts.table.number("input_tokens"))
         if sized is not None:
             return _large(leader.name, (*evidence, sized))
-        after = facts.share(SegmentName.STREAM_CLOSE)
+        after = facts.attribution.named(SegmentName.STREAM_CLOSE)
         if after is not None and facts.attribution.weight(after) >= _AFTER:
             return _large(
                 leader.name,

@@ -420,8 +420,8 @@ def pausing(facts: Facts) -> Finding | None:
         ``None`` if slow requests do not stall clearly longer than typical ones, or if they stall
         with other requests' prompts.
     """
-    parts, decode_ns = _parts(facts), facts.share(SegmentName.DECODE)
-    if parts is None or decode_ns is None or not facts.attribution.by_excess:
+    parts = _parts(facts)
+    if parts is None or not facts.attribution.by_excess:
         return None
     if parts.stalls < max(parts.length, parts.pace, _PAUSED * facts.attribution.excess_ns):
         return None

@@ -21,7 +21,7 @@ from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._leading import leading
 from latspan._study.diagnose._rulebook import explain, unreliable
-from latspan._study.diagnose._server_rules import ESTIMATE_ERROR
+from latspan._study.diagnose._server_rules import prefill_close_to_queue
 from latspan._study.diagnose._table import RequestTable, table_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._targets import Budget
@@ -275,11 +275,10 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             " Measure for longer.",
             finding,
         )
-    if _is_uncertain(attribution):
-        runner_up = next(each for each in attribution.shares if each.name == SegmentName.PREFILL)
-        is_close = True
-    else:
-        is_close = runner_up is not None and attribution.lead <= 0
+    is_close = runner_up is not None and attribution.lead <= 0
+    prefill = prefill_close_to_queue(attribution)
+    if leader.name == SegmentName.QUEUE and prefill is not None:
+        runner_up, is_close = prefill, True
     if runner_up is not None and runner_up.name not in covered and is_close:
         return result(
             Conclusion.TIE,
@@ -297,17 +296,6 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     else:
         sentence = f"{units} take little longer than typical ones; {leader.name} is {share}"
     return result(Conclusion.FIX, f"At {goal}, {sentence}{summary}.", finding)
-
-
-def _is_uncertain(attribution: Attribution) -> bool:
-    """Return whether a queue that is estimated leads by less than the error of the estimate."""
-    leader, prefill = attribution.leader, attribution.share(SegmentName.PREFILL)
-    return (
-        leader.name == SegmentName.QUEUE
-        and leader.uncertain > _ESTIMATED
-        and prefill > 0
-        and leader.share - prefill < ESTIMATE_ERROR
-    )
 
 
 _WHATEVER_LEADS: Final = frozenset({"cold_start", "slow_group"})

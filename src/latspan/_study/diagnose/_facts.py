@@ -18,7 +18,7 @@ from latspan import semconv
 from latspan._segments import SegmentName
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
-from latspan._study.diagnose._line import LEAST_POINTS, Line, correlation, fitted
+from latspan._study.diagnose._line import MIN_POINTS, Line, correlation, fitted
 from latspan._study.diagnose._table import RequestTable
 from latspan._study.stats import hypergeometric_tail
 from latspan._units import NS_PER_MS
@@ -230,10 +230,6 @@ class Facts:
         """The segment that explains the percentile."""
         return self.attribution.leader
 
-    def share(self, name: str) -> Share | None:
-        """Return the share of one segment; ``None`` if slow units spend no time in it."""
-        return next((each for each in self.attribution.shares if each.name == name), None)
-
     def tail(self, values: NDArray[np.float64]) -> float:
         """Return the median of a column in the tail band; NaN if it has no value there."""
         return _median(values[self.attribution.tail])
@@ -271,7 +267,7 @@ class Facts:
         indexes = [
             float(counts.var() / counts.mean())
             for arrivals in _ARRIVALS
-            if (windows := len(start) // arrivals) >= LEAST_POINTS
+            if (windows := len(start) // arrivals) >= MIN_POINTS
             for counts, _ in (np.histogram(start, bins=windows),)
         ]
         return max(indexes, default=nan)
@@ -290,7 +286,7 @@ class Facts:
         found = [
             correlation(x[rows], y[rows])
             for part in np.array_split(np.arange(len(self.table)), _PARTS)
-            if (rows := part[np.isfinite(x[part]) & np.isfinite(y[part])]).size >= LEAST_POINTS
+            if (rows := part[np.isfinite(x[part]) & np.isfinite(y[part])]).size >= MIN_POINTS
         ]
         return float(np.mean(found)) if found else 0.0
 
@@ -323,8 +319,8 @@ class Facts:
             return True
         known = np.flatnonzero(np.isfinite(values))
         least = known[np.argsort(self.met[known], kind="stable")]
-        least = least[: max(LEAST_POINTS, len(known) // 10)]
-        return len(least) >= LEAST_POINTS and float(np.median(values[least])) <= _SHORT * long
+        least = least[: max(MIN_POINTS, len(known) // 10)]
+        return len(least) >= MIN_POINTS and float(np.median(values[least])) <= _SHORT * long
 
     def explained_by(self, time: NDArray[np.float64], tokens: NDArray[np.float64]) -> str | None:
         """

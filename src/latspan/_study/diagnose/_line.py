@@ -9,9 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CORRELATED", "LEAST_POINTS", "Line", "beyond", "correlation", "fitted", "linear"]
+__all__ = ["CORRELATED", "MIN_POINTS", "Line", "beyond", "correlation", "fitted", "linear"]
 
-LEAST_POINTS: Final = 10
+MIN_POINTS: Final = 10
 """Number of points below which no line is fitted."""
 
 CORRELATED: Final = 0.3
@@ -48,7 +48,7 @@ def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
     Source: Theil (1950), Sen (1968), with random pairs for many points.
     """
     known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
-    if len(known) < LEAST_POINTS or np.ptp(x[known]) == 0:
+    if len(known) < MIN_POINTS or np.ptp(x[known]) == 0:
         return None
     random = np.random.default_rng(0)
     if len(known) > _MOST_POINTS:
@@ -71,7 +71,7 @@ def beyond(x: NDArray[np.float64], y: NDArray[np.float64], given: NDArray[np.flo
     Source: partial rank correlation, for example Kendall, Biometrika 32 (1942).
     """
     known = np.isfinite(x) & np.isfinite(y) & np.isfinite(given)
-    if known.sum() < LEAST_POINTS:
+    if known.sum() < MIN_POINTS:
         return 0.0
     x, y, given = x[known], y[known], given[known]
     both, left, right = correlation(x, y), correlation(x, given), correlation(y, given)
@@ -92,7 +92,7 @@ def linear(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Return Pearson's correlation of the finite pairs of two columns; 0 if one is constant."""
     known = np.isfinite(a) & np.isfinite(b)
     first, second = a[known], b[known]
-    if len(first) < LEAST_POINTS or not first.std() * second.std():
+    if len(first) < MIN_POINTS or not first.std() * second.std():
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
 

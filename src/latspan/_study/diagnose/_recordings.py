@@ -93,23 +93,22 @@ def diagnose_recording(
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
     every = read_table(recording, tuple(metrics), kind=goal.kind, gaps=True, beside=beside)
     calibrated: Calibration | None = None
-    found = None
-    if calibration is None and not others:
-        found = calibration = calibration_beside(recording)
+    beside_it: Recording | None = None
     if calibration is not None:
-        alone = read_table(calibration, (CALIBRATING.metric,))
-        if calibration.manifest.get("measurement"):
-            alone = alone.rows(alone.measured(0))
-        calibrated = calibrate(units_of(alone, CALIBRATING))
+        calibrated = _calibration_from(calibration)
     elif others:
         calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
+    elif (beside_it := calibration_beside(recording)) is not None:
+        # A damaged neighbour is no reason to refuse this recording.
+        with suppress(OSError, RecordingError):
+            calibrated = _calibration_from(beside_it)
     judged = every.rows(every.measured(number if steps or reasons else None))
     if steps:
         caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
     table = units_of(judged, goal)
-    if found is not None and calibrated is not None and SegmentName.SERVER_WAIT in table.names:
-        notes.append(f"The calibration is {found.folder}, a load test at concurrency 1.")
+    if beside_it is not None and calibrated is not None and SegmentName.SERVER_WAIT in table.names:
+        notes.append(f"The calibration is {beside_it.folder}, a load test at concurrency 1.")
     return diagnose_table(
         table,
         calibration=calibrated,
@@ -123,6 +122,14 @@ def diagnose_recording(
         invalid="; ".join(reasons) or None,
         notes=notes,
     )
+
+
+def _calibration_from(recording: Recording) -> Calibration | None:
+    """Return the calibration of a recording, by the first step of a load test."""
+    table = read_table(recording, (CALIBRATING.metric,))
+    if _steps(recording):
+        table = table.rows(table.measured(0))
+    return calibrate(units_of(table, CALIBRATING))
 
 
 def calibration_beside(recording: Recording) -> Recording | None:

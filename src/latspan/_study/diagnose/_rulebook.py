@@ -48,7 +48,7 @@ def _wait(facts: Facts) -> Finding | None:
     if facts.reports_queue:
         return client.network(facts)
     found = server.server_wait(facts)
-    return found if found.cause != SegmentName.SERVER_WAIT else decoding.pausing(facts) or found
+    return found if found.cause != "server_wait" else decoding.pausing(facts) or found
 
 
 _BY_SEGMENT: Final[dict[str, Rule]] = {
@@ -233,12 +233,12 @@ def _slow_first(
     found = _of_first(facts, first)
     if found is None or found[0][begins].mean() < _MOSTLY:
         return None
-    slow, _ = found
-    rest = facts.table.value_ns[~first]
+    if not guessed:
+        return found
+    rest, starts = facts.table.value_ns[~first], int(found[0][begins].sum())
     as_slow = int((rest > _COLD * float(np.nanmedian(rest))).sum())
-    starts = int(slow[begins].sum())
     chance = hypergeometric_tail(starts, len(rest) + len(begins), as_slow + starts, len(begins))
-    return None if guessed and chance > _CHANCE else found
+    return found if chance <= _CHANCE else None
 
 
 def _of_first(facts: Facts, first: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Finding] | None:

@@ -17,14 +17,14 @@ from latspan._study.diagnose._line import CORRELATED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from latspan._study.diagnose._attribution import Share
+    from latspan._study.diagnose._attribution import Attribution, Share
 
 __all__ = [
-    "ESTIMATE_ERROR",
     "behind_the_pool",
     "is_long_prefill",
     "loading",
     "prefill",
+    "prefill_close_to_queue",
     "queue",
     "queue_of_prompts",
     "reasoning",
@@ -46,7 +46,7 @@ _NEVER_EMPTY: Final = 0.2
 _ESTIMATED: Final = 0.5
 """Fraction of a segment's time from which it is an estimate."""
 
-ESTIMATE_ERROR: Final = 0.36
+_ESTIMATE_ERROR: Final = 0.36
 """
 Lead that an estimated queue needs over prefill. A busy server needs longer for a prompt than an
 idle one, so the share of queue is up to 0.18 too large, and that of prefill as much too small.
@@ -320,7 +320,7 @@ def prefill(facts: Facts) -> Finding:
             f"slow requests have {slow:,.0f} prompt tokens on average, typical ones {typical:,.0f}"
         )
     segments: tuple[str, ...] = (SegmentName.PREFILL,)
-    behind = facts.share(SegmentName.QUEUE)
+    behind = facts.attribution.named(SegmentName.QUEUE)
     if behind is not None and queue_of_prompts(facts) is not None:
         segments = (SegmentName.PREFILL, SegmentName.QUEUE)
         evidence.append(
@@ -393,15 +393,20 @@ def queue_of_prompts(facts: Facts) -> Share | None:
     A calibration estimates the queue as what a request waits longer than alone. If all prompts are
     long, others' prompts slow down its own, and the estimate contains that time too.
     """
-    attribution, queue = facts.attribution, facts.share(SegmentName.QUEUE)
-    prefill = facts.share(SegmentName.PREFILL)
-    if facts.calibration is None or queue is None or prefill is None:
+    attribution, prefill = facts.attribution, prefill_close_to_queue(facts.attribution)
+    if facts.calibration is None or prefill is None:
         return None
-    leaders = {ranking.leader for ranking in (attribution.of_time, attribution.of_excess)}
-    if not leaders <= {queue, prefill} or queue.uncertain <= _ESTIMATED:
+    leaders = {ranking.leader.name for ranking in (attribution.of_time, attribution.of_excess)}
+    is_theirs = leaders <= {SegmentName.QUEUE, SegmentName.PREFILL}
+    return prefill if is_theirs and is_long_prefill(facts) else None
+
+
+def prefill_close_to_queue(attribution: Attribution) -> Share | None:
+    """Return the prefill if an estimated queue leads it by less than the error of the estimate."""
+    queue, prefill = (attribution.named(name) for name in (SegmentName.QUEUE, SegmentName.PREFILL))
+    if queue is None or prefill is None or queue.uncertain <= _ESTIMATED:
         return None
-    close = queue.share - prefill.share < ESTIMATE_ERROR
-    return prefill if close and is_long_prefill(facts) else None
+    return prefill if queue.share - prefill.share < _ESTIMATE_ERROR else None
 
 
 def _reprocessed(facts: Facts) -> list[str]:
