@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 from _table import markdown
 from diagnosis.sockets._fault import Answer, Made, answers, parameters_of
@@ -32,13 +32,11 @@ from latspan._study.diagnose import (
     parse_goal,
 )
 from latspan._study.traces import TraceQuery
-from latspan.errors import RecordingError
+from latspan.errors import LatspanError
 from support.backends import Backends, backends_up, built, eventually
 from support.collector import CollectorAddresses, Written
 
 __all__ = ["compare"]
-
-_LIMIT: Final = 100_000
 
 
 def compare(only: str, *, seed: str) -> int:
@@ -55,15 +53,16 @@ def compare(only: str, *, seed: str) -> int:
     differing = 0
     with TemporaryDirectory() as temporary, backends_up(Path(temporary) / "backends") as backends:
         for name in chosen:
-            folder = Path(temporary) / name
+            folder, spans = Path(temporary) / name, Path(temporary) / f"{name}-spans"
             folder.mkdir()
+            spans.mkdir()
             try:
-                made, file = _recorded(folder, name, seed)
+                made, file = _recorded(folder, spans, name, seed)
             except Exception as error:  # noqa: BLE001 - the others are still worth comparing
                 sys.stderr.write(f"{name}: {error}\n")
                 continue
             found = list(_diagnosed(name, right[name], made, file, backends))
-            differing += len({each for each in found if each}) > 1
+            differing += len({each for each in found if each != "not installed"}) > 1
             rows.append((name, *found))
             sys.stderr.write(f"{': '.join(rows[-1])}\n")
     print(markdown(rows))
@@ -71,16 +70,16 @@ def compare(only: str, *, seed: str) -> int:
     return int(differing > 0)
 
 
-def _recorded(folder: Path, name: str, seed: str) -> tuple[Made, Path]:
+def _recorded(folder: Path, spans: Path, name: str, seed: str) -> tuple[Made, Path]:
     """Record a system, and return the recording and the file with the spans of its requests."""
     addresses = CollectorAddresses.free()
-    with Written(folder).by_next(built("otelcol"), addresses):
+    with Written(spans).by_next(built("otelcol"), addresses):
         os.environ[ENDPOINT] = addresses.url("http")
         try:
             made = FAULTS[name].inject(folder, parameters_of(name, seed))
         finally:
             del os.environ[ENDPOINT]
-    return made, folder / "spans-1.jsonl"
+    return made, spans / "spans-1.jsonl"
 
 
 def _diagnosed(
@@ -94,18 +93,23 @@ def _diagnosed(
     yield _named(diagnose_source(str(file), goal, calibration=calibration))
     _send(file, name, backends)
     jaeger = f"http://{backends.addresses['LATSPAN_JAEGER']}"
-    query = TraceQuery(service=name, limit=_LIMIT)
-    for url in (jaeger, *([backends.tempo.url] if _has_tempo() else [])):
+    query = TraceQuery(service=name)
+    for url in (jaeger, backends.tempo.url if _has_tempo() else ""):
+        if not url:
+            yield "not installed"
+            continue
 
-        def look(url: str = url, query: TraceQuery = query) -> Diagnosis | None:
+        def look(url: str = url, query: TraceQuery = query) -> Diagnosis | LatspanError:
             try:
                 return diagnose_source(url, goal, traces=query, calibration=calibration)
-            except RecordingError:
-                # The backend does not have the service yet.
-                return None
+            except LatspanError as error:
+                # At first, the backend does not have the service.
+                return error
 
-        found = eventually(look, lambda each: each is not None and each.units >= own.units)
-        yield "" if found is None else _named(found)
+        found = eventually(
+            look, lambda each: isinstance(each, Diagnosis) and each.units >= own.units
+        )
+        yield _named(found) if isinstance(found, Diagnosis) else str(found)
 
 
 def _named(diagnosis: Diagnosis) -> str:
