@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from latspan._segments import totals
-from latspan.testing import RequestRecord, Script, ScriptedServer, _capture, capture
+from latspan.testing import RequestRecord, Script, ScriptedServer, ServedRequest, _capture, capture
 from tests.clients.conftest import MESSAGES, openai
 from tests.conftest import Measured
 from tests.support.stillness import when_still
@@ -29,6 +29,7 @@ _ASKED: Final[dict[str, Any]] = {"model": "m", "messages": MESSAGES, "stream": T
 # A block may begin up to one period of the timer, 10 ms, before the tick that detects it.
 _SEND_LIMIT_MS: Final = 12
 _ERROR_LIMIT_MS: Final = 15
+_NOTICED_NS: Final = 5_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -70,11 +71,36 @@ _CLIENTS = pytest.mark.parametrize(
 )
 
 
+class _Block(NamedTuple):
+    """Begin and end of a block by the clock of its own function, in nanoseconds."""
+
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def duration_ms(self) -> float:
+        """How long the loop was blocked."""
+        return (self.end_ns - self.begin_ns) / 1e6
+
+
 class _Seen(NamedTuple):
-    """Records of the calls, and how long each block lasted by its own clock, in milliseconds."""
+    """Records of the calls, the blocks, and what the server wrote."""
 
     records: tuple[RequestRecord, ...]
-    blocked_ms: list[float]
+    blocks: tuple[_Block, ...] = ()
+    served: tuple[ServedRequest, ...] = ()
+
+    @property
+    def answered_in_blocks(self) -> int:
+        """Number of answers of which a part was written in a block, and clearly before its end."""
+        return sum(
+            any(
+                block.begin_ns < write.instant_ns < block.end_ns - _NOTICED_NS
+                for write in request.writes
+                for block in self.blocks
+            )
+            for request in self.served
+        )
 
     def times_ms(self, segment: str) -> list[float]:
         """Return the time of a segment in the calls that have it."""
@@ -89,14 +115,14 @@ class _Seen(NamedTuple):
 def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int = 1) -> _Seen:
     """Make some calls at a time, with one block that begins up to ``latest_ms`` later."""
     moments = random.Random(1)  # noqa: S311 - the same moments each run
-    blocked_ms: list[float] = []
+    blocks: list[_Block] = []
 
     async def rerank() -> None:
         await asyncio.sleep(moments.uniform(0, latest_ms) / 1e3)
-        begin_s = now_s = time.perf_counter()
-        while (now_s - begin_s) * 1e3 < block_ms:
-            now_s = time.perf_counter()
-        blocked_ms.append((now_s - begin_s) * 1e3)
+        begin_ns = now_ns = time.perf_counter_ns()
+        while now_ns - begin_ns < block_ms * 1e6:
+            now_ns = time.perf_counter_ns()
+        blocks.append(_Block(begin_ns, now_ns))
 
     async def main(url: str) -> tuple[RequestRecord, ...]:
         async with client(url) as chat:
@@ -108,8 +134,9 @@ def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int =
 
     with ScriptedServer(_SCRIPT) as server:
         records = asyncio.run(main(server.base_url))
+        served = server.served_requests()
     assert len(records) == _CALLS
-    return _Seen(records, blocked_ms)
+    return _Seen(records, tuple(blocks), tuple(served))
 
 
 @pytest.mark.parametrize("latest_ms", [0, _PREFILL_MS - 10], ids=["at the start", "at random"])
@@ -117,12 +144,17 @@ def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int =
 def test_a_block_is_a_segment_of_the_calls_that_it_delays(
     client: _Client, latest_ms: float, measured: Measured
 ) -> None:
-    """Each block begins before the server answers, and ends after it."""
+    """
+    Each block begins before the server answers, and ends after it.
+
+    An answer that the machine delays past a block is not delayed by the block.
+    """
     seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms, at_once=2))
 
-    assert len(seen.times_ms("event_loop")) == _CALLS
+    delayed = len(seen.times_ms("event_loop"))
+    assert delayed >= seen.answered_in_blocks > _CALLS // 2
     measured("event_loop", seen.times_ms("event_loop"))
-    error_ms = median(seen.times_ms("event_loop")) - median(seen.blocked_ms)
+    error_ms = median(seen.times_ms("event_loop")) - median(b.duration_ms for b in seen.blocks)
     assert abs(error_ms) < _ERROR_LIMIT_MS
     for name in ("pool_wait", "connect", "send", "decode", "consumer", "stream_close"):
         slowest_first = sorted(seen.times_ms(name), reverse=True)
@@ -152,7 +184,8 @@ def test_a_synchronous_call_on_a_loop_waits_for_the_server() -> None:
         (record,) = seen.records
     found = {total.name: total.duration_ns for total in totals(record.segments)}
     assert "event_loop" not in found
-    assert found["server_wait"] >= _PREFILL_MS * 1_000_000
+    # The server may have the request before the client's write returns.
+    assert found["send"] + found["server_wait"] >= _PREFILL_MS * 1_000_000
 
 
 def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
@@ -184,7 +217,7 @@ def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
             return seen.records
 
     with ScriptedServer(_SCRIPT) as server:
-        return _Seen(asyncio.run(main(server.base_url)), [])
+        return _Seen(asyncio.run(main(server.base_url)))
 
 
 @pytest.mark.alone
