@@ -51,13 +51,19 @@ _LOAD_EXPLAINS: Final = 0.5
 _PROMPTS_EXPLAIN: Final = 0.2
 """Fraction of the excess per token that must follow from the prompts of other requests."""
 
+_AS_MUCH: Final = 0.05
+"""Difference of two partial correlations from which one is the larger one."""
+
+_TRENDS: Final = 0.5
+"""Rank correlation with time from which a pace becomes worse, whatever overlaps with it."""
+
 _COINCIDE: Final = 0.2
 """Rank correlation of stalls with long prompts of others from which these cause them."""
 
 _HEAVY: Final = 3.0
 """Multiple of the median prompt from which a prompt delays the streams of others."""
 
-_PAUSED: Final = 0.2
+_PAUSED: Final = 0.1
 """Fraction of the excess in stalls of streams from which a server pauses, and requests wait too."""
 
 _MOSTLY: Final = 0.5
@@ -288,7 +294,8 @@ def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
         return None
     if not (_is_calibrated(facts) and busy >= VARIED and not varies(load)):
         line = facts.line(load, pace)
-        if line is None or facts.follows_throughout(load, pace) < CORRELATED:
+        least = _TRENDS if facts.trend(pace) >= _TRENDS else CORRELATED
+        if line is None or facts.follows_throughout(load, pace) < least:
             return None
         by_load = line.slope * (busy - _least_busy(facts))
         if by_load < _LOAD_EXPLAINS * (slow - unloaded):
@@ -346,7 +353,7 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
     by_prompts, by_load = beyond(met, time, load), beyond(load, time, met)
     line = facts.line(met, time)
-    if line is None or by_prompts < CORRELATED or by_prompts < by_load:
+    if line is None or by_prompts < max(CORRELATED, by_load - _AS_MUCH):
         return None
     (more, fewer), (slow, typical) = facts.means(met), facts.means(time)
     # By the values and not their ranks, which a few slow streams of another cause hardly change.

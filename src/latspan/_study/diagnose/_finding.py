@@ -72,9 +72,14 @@ def waiting(facts: Facts) -> list[str]:
 def kv_pressure(facts: Facts) -> list[str]:
     """Return the evidence of the server's metrics for a full KV cache; empty if it is not full."""
     kv = facts.sampled("kv_usage")
-    if kv is None or (kv[0] < _KV_FULL and not _next_does_not_fit(facts, kv[0])):
+    if kv is None:
         return []
-    return [f"the KV cache is {percent(kv[0])} full during slow requests"]
+    # If all requests wait about as long, typical ones show it too: a cache that a large request
+    # waits for is not full.
+    usage = kv[0] if facts.attribution.by_excess else max(kv)
+    if usage < _KV_FULL and not _next_does_not_fit(facts, kv[0]):
+        return []
+    return [f"the KV cache is {percent(usage)} full while requests wait"]
 
 
 def _next_does_not_fit(facts: Facts, usage: float) -> bool:
