@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from math import isnan
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from latspan._drawing import percent
 from latspan._segments import SegmentName, Stage
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.diagnose._line import CORRELATED, beyond
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "blocked_event_loop",
@@ -32,6 +38,9 @@ _FOLLOWS: Final = 0.5
 
 _AFTER: Final = 0.15
 """Weight of the time after the last token from which the path itself delays bytes."""
+
+_CLUMPED: Final = 0.5
+"""Fraction of the chunks of slow streams that arrive together from which a path is full."""
 
 _STAGE_CAUSES: Final = {
     Stage.RETRIEVE: (
@@ -145,6 +154,9 @@ def network(facts: Facts) -> Finding | None:
             )
         follows = facts.follows_load(transit)
         if follows >= _FOLLOWS and facts.quick_alone(transit, leader.mean_ns):
+            full = _full_path(facts, transit)
+            if full is not None:
+                return _large(leader.name, (*evidence, full))
             return Finding(
                 "gateway_queue",
                 "something between client and server holds requests while others are in flight",
@@ -175,6 +187,30 @@ def network(facts: Facts) -> Finding | None:
         evidence,
         "a small request over a warm connection is as fast as from the server's own region",
         (leader.name, SegmentName.NETWORK, SegmentName.SEND),
+    )
+
+
+def _full_path(facts: Facts, transit: NDArray[np.float64]) -> str | None:
+    """
+    Return the evidence that the bytes of others fill the path; ``None`` if there is none.
+
+    The time in transit follows the requests in flight. A gateway that holds requests counts them, whatever their size, and relays the stream of a
+    request that it has let through as it arrives. A path that is full delays by bytes: the tokens
+    of a stream arrive together, or a request waits for the prompts that others send.
+    """
+    clumped = facts.tail(facts.table.number("clumped"))
+    if clumped >= _CLUMPED:
+        return f"{percent(clumped)} of the chunks of slow responses arrive together with others"
+    prompts = facts.table.number("input_tokens")
+    if not np.isfinite(prompts).all():
+        return None
+    tokens, number = facts.on_the_way(transit, prompts), facts.on_the_way(transit)
+    by_tokens, by_number = beyond(tokens, transit, number), beyond(number, transit, tokens)
+    if by_tokens < max(CORRELATED, by_number):
+        return None
+    return (
+        "it follows the prompts that are on the way when a request starts (rank correlation"
+        f" {by_tokens:.1f} beyond that with their number)"
     )
 
 
