@@ -194,9 +194,10 @@ def _full_path(facts: Facts, transit: NDArray[np.float64]) -> str | None:
     """
     Return the evidence that the bytes of others fill the path; ``None`` if there is none.
 
-    The time in transit follows the requests in flight. A gateway that holds requests counts them, whatever their size, and relays the stream of a
-    request that it has let through as it arrives. A path that is full delays by bytes: the tokens
-    of a stream arrive together, or a request waits for the prompts that others send.
+    The time in transit follows the requests in flight. A gateway that holds requests counts them,
+    whatever their size, and relays the stream of a request that it has let through as it arrives. A
+    path that is full delays by bytes: the tokens of a stream arrive together, or a request waits
+    for the prompts that others send.
     """
     clumped = facts.tail(facts.table.number("clumped"))
     if clumped >= _CLUMPED:

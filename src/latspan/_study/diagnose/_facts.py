@@ -1,5 +1,5 @@
 """
-Facts on which rules depend: bands of units, regressions, load, and groups that are slower.
+Facts on which rules depend: bands of units, regressions, and load.
 
 A rule receives :class:`Facts`. They contain only segments, metrics and attributes; a rule does not
 know where these come from.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import nan
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._line import MIN_POINTS, Line, correlation, fitted
 from latspan._study.diagnose._table import RequestTable
-from latspan._study.stats import hypergeometric_tail
 from latspan._units import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ __all__ = [
     "VARIED",
     "Calibration",
     "Facts",
-    "SlowGroup",
     "calibrate",
     "split_by",
     "varies",
@@ -41,8 +39,6 @@ __all__ = [
 CALIBRATING: Final = Goal("time_to_first_token", 50)
 """Goal of the table of a calibration."""
 
-_SIGNIFICANT: Final = 0.01
-_LIFT: Final = 1.5
 _FOLLOWS: Final = 0.5
 _RISEN: Final = 1.4
 _ARRIVALS: Final = (3, 5, 10, 20)
@@ -62,13 +58,7 @@ _SHORT: Final = 0.25
 """Fraction of the time of slow requests below which a time is short."""
 
 _PARTS: Final = 4
-_LEVELS: Final = 3
-"""Number of levels of load at which a group is compared with the other units."""
-
-_MIN_AT_LEVEL: Final = 5
-_SLOWER: Final = 1.3
-"""A group is slow if its mean is more than this many times the mean of the other units. It must
-be slow in at least three of the four quarters of the recording."""
+"""Parts of a recording in which two columns are compared, as both may change through it."""
 
 SIMILAR: Final = 1.3
 """Ratio of two lengths, or of two medians, below which they are alike."""
@@ -82,37 +72,6 @@ _ALONE: Final = 0.1
 _OTHER_CLIENTS: Final = 1.0
 """If the server's metrics show at least this many more running requests than the recording has in
 flight (median of the difference), other clients use the server."""
-
-_EXPLAINS: Final = 0.5
-"""
-Fraction of the tail band that one group must hold to explain it. If a group is smaller than the
-band, this fraction of the group must be in the band.
-"""
-
-
-_SAVED: Final = 0.5
-"""Fraction of the difference between slow and typical units that goes without a slow group."""
-
-
-class SlowGroup(NamedTuple):
-    """
-    A group of units that is over-represented in the tail.
-
-    Args:
-        attribute: Name of the attribute.
-        value: Its value.
-        of_tail: Fraction of the tail band that belongs to the group.
-        of_all: Fraction of all units that belong to the group.
-        median_ns: Median of the goal metric in the group, in nanoseconds.
-        others_ns: The same of all other units.
-    """
-
-    attribute: str
-    value: str
-    of_tail: float
-    of_all: float
-    median_ns: float
-    others_ns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,120 +410,15 @@ class Facts:
         codes, _ = self.table.groups[semconv.SERVER_ADDRESS]
         return [codes == code for code in np.unique(codes)]
 
-    @cached_property
-    def slow_group(self) -> SlowGroup | None:
-        """
-        Group of units that explains the tail; ``None`` if there is none.
-
-        Each value of each attribute is tested, and probabilities are corrected for the number of
-        tests by Holm's method. The group has to be slow throughout the recording, too.
-        """
-        tests: list[tuple[float, float, SlowGroup]] = []
-        size = int((~np.isnan(self.table.value_ns)).sum())
-        tail = self.attribution.tail
-        for name, (codes, values) in self.table.groups.items():
-            for code, value in enumerate(values):
-                inside = codes == code
-                members = int((inside & ~np.isnan(self.table.value_ns)).sum())
-                if not 0 < members < size:
-                    continue
-                found = int(inside[tail].sum())
-                probability = hypergeometric_tail(found, size, members, len(tail))
-                tests.append(
-                    (
-                        probability,
-                        # A group that is smaller than the band cannot fill it.
-                        found / min(len(tail), members),
-                        SlowGroup(
-                            name,
-                            value,
-                            found / len(tail),
-                            members / size,
-                            _median(self.table.value_ns[inside]),
-                            _median(self.table.value_ns[~inside]),
-                        ),
-                    )
-                )
-        for rank, (probability, held, group) in enumerate(
-            sorted(tests, key=lambda test: (test[0], -test[2].of_tail))
-        ):
-            if probability * (len(tests) - rank) >= _SIGNIFICANT:
-                return None
-            explains = held >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
-            if explains and self._is_slow_throughout(group):
-                return group
-        return None
-
-    def _is_slow_throughout(self, group: SlowGroup) -> bool:
-        """
-        Return whether a group is slow throughout the recording, and also at equal load.
-
-        The group must be slow in at least three of the four quarters of the recording. It must also
-        be slow at equal load: units that met the same load at their server are compared, at half or
-        more of three levels of load. One long queue delays many requests of one server at the same
-        time. Fisher's exact test alone would then report this server as a slow group, so the group
-        must be slow in several quarters.
-        """
-        inside, values = self.members(group), self.table.value_ns
-
-        def is_slow(rows: NDArray[np.int64]) -> bool:
-            own, others = rows[inside[rows]], rows[~inside[rows]]
-            return bool(_mean(values[own]) > _SLOWER * _mean(values[others]))
-
-        parts = np.array_split(np.arange(len(self.table)), _PARTS)
-        if sum(map(is_slow, parts)) < _PARTS - 1:
-            return False
-        # A group whose server has more to do, and is as fast as the others at the same load, is
-        # not slow by itself.
-        load = self.in_flight_at_server
-        low, high = (
-            end(float(end_of(load[rows])) for rows in (inside, ~inside))
-            for end, end_of in ((max, np.min), (min, np.max))
-        )
-        alike = np.flatnonzero((load >= low) & (load <= high))
-        levels = [
-            rows
-            for rows in np.array_split(alike[np.argsort(load[alike], kind="stable")], _LEVELS)
-            if min(inside[rows].sum(), (~inside[rows]).sum()) >= _MIN_AT_LEVEL
-        ]
-        return not levels or sum(map(is_slow, levels)) >= len(levels) / 2
-
-    def saves(self, group: SlowGroup) -> bool:
-        """
-        Return whether the group is the one delay to fix: the percentile falls enough without it.
-
-        If slow units differ from typical ones, half of the difference must go with the group.
-        Otherwise the percentile must fall by more than the mean time of the largest segment of the
-        other units, because that segment is a larger delay, which all units have.
-        """
-        others = ~self.members(group) & ~np.isnan(self.table.value_ns)
-        percentile = self.table.goal.percentile
-        whole = float(np.nanpercentile(self.table.value_ns, percentile))
-        without = float(np.percentile(self.table.value_ns[others], percentile))
-        if self.attribution.by_excess:
-            return whole - without >= _SAVED * (whole - self.attribution.typical_ns)
-        means = self.table.segments_ns[others].mean(axis=0, dtype=np.float64)
-        return whole - without > float(means.max())
-
-    def slower_in(self, group: SlowGroup) -> tuple[str, float, float]:
-        """
-        Return the segment in which a group loses most.
-
-        Returns:
-            Its name, and its mean time per unit of the group and of the others, in nanoseconds.
-        """
-        inside, usable = self.members(group), ~np.isnan(self.table.value_ns)
-        own, others = (
-            self.table.segments_ns[rows].mean(axis=0, dtype=np.float64)
-            for rows in (inside & usable, ~inside & usable)
-        )
-        most = int(np.argmax(own - others))
-        return self.table.names[most], float(own[most]), float(others[most])
-
-    def members(self, group: SlowGroup) -> NDArray[np.bool_]:
-        """Return which units belong to a group."""
-        codes, values = self.table.groups[group.attribute]
-        return codes == values.index(group.value)
+    def are_larger(self, inside: NDArray[np.bool_]) -> bool:
+        """Return whether some units have longer prompts or answers than the others."""
+        for name in ("input_tokens", "output_tokens"):
+            values = self.table.number(name)
+            own = values[inside & ~np.isnan(values)]
+            others = values[~inside & ~np.isnan(values)]
+            if len(own) and len(others) and np.median(own) > SIMILAR * np.median(others):
+                return True
+        return False
 
 
 def varies(load: NDArray[np.float64]) -> bool:
@@ -593,11 +447,6 @@ def _cached(table: RequestTable) -> NDArray[np.float64]:
     cached = table.number("cached_tokens")
     sampled = table.number("cache_hit_ratio") * table.number("input_tokens")
     return np.where(np.isnan(cached), sampled, cached)
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else nan
 
 
 def _median(values: NDArray[np.float64]) -> float:
