@@ -32,6 +32,9 @@ Time per token from which a model is slow, whatever the length of answers.
 Source: the limit of the 99th percentile for interactive use of Llama 2 70B in MLPerf Inference 5.
 """
 
+_QUICK_PACE_NS: Final = 10e6
+"""Time per token below which a model is quick: 100 tokens per second, many times reading speed."""
+
 _MUCH_LONGER: Final = 2.2
 """
 Ratio of tail to typical from which the length of answers explains a tail of a slow model too. Slow
@@ -246,7 +249,13 @@ def _slow_model(evidence: list[str]) -> Finding:
 
 
 def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
-    """Return the finding on streams that are all about as slow."""
+    """
+    Return the finding on streams that are all about as slow.
+
+    Returns:
+        ``None`` if short answers of a quick model take the time, and no limit states that it is too
+        long.
+    """
     if is_buffered(facts):
         # Nothing of the answer is seen before its end, whatever the model does.
         return buffered(facts)
@@ -257,6 +266,8 @@ def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
     is_pace = facts.table.goal.metric in OF_PACE
     if usual < _SLOW_PACE_NS and tokens >= _MANY_TOKENS and not is_pace:
         return _long_answers(evidence)
+    if usual < _QUICK_PACE_NS and facts.table.goal.limit_ns is None:
+        return None
     if isnan(usual) and facts.attribution.by_excess:
         return Finding(
             "output_length",

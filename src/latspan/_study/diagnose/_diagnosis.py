@@ -51,7 +51,10 @@ class Conclusion(StrEnum):
     NOTHING_TO_FIX = "nothing_to_fix"
     """The target is met, with confidence."""
     UNDECIDED = "undecided"
-    """Only requests that were given up leave open whether the target is met."""
+    """
+    Whether there is anything to fix is not known: only requests that were given up leave open
+    whether the target is met, or nothing is slow and the goal has no limit.
+    """
     NOT_INSTRUMENTED = "not_instrumented"
     """Too much of the time is in no segment."""
     UNRELIABLE = "unreliable"
@@ -274,6 +277,12 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             f" {slow.name} changes so slowly that this recording holds only about {values} of it."
             " Measure for longer.",
             finding,
+        )
+    if finding is None and leader.name == SegmentName.DECODE:
+        return result(
+            Conclusion.UNDECIDED,
+            f"At {goal}, {compared}, and {part(leader)} {of} is the work of a quick model. Whether"
+            f" that is too slow is not known: give the goal a limit, as in '{goal} < 100 ms'.",
         )
     is_close = runner_up is not None and attribution.lead <= 0
     prefill = prefill_close_to_queue(attribution)

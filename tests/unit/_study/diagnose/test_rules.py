@@ -624,7 +624,7 @@ def test_an_estimated_queue_of_long_prompts_is_the_prompts(tokens: float, cause:
 def test_streams_that_all_arrive_at_once_are_no_slow_model() -> None:
     """Nor for a goal on the duration: nothing of the answer is seen before its end."""
     numbers = {"output_tokens": [20.0] * _SIZE, "buffered": [1.0] * _SIZE}
-    segments = {"prefill": [20.0] * _SIZE, "decode": [180.0] * _SIZE}
+    segments = {"prefill": [20.0] * _SIZE, "decode": [480.0] * _SIZE}
     assert _cause(segments, numbers=numbers) == "buffering"
     assert _cause(segments, numbers={"output_tokens": [20.0] * _SIZE}) == "slow_model"
 
