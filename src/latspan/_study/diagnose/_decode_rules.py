@@ -18,6 +18,7 @@ from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
+from latspan._study.diagnose._group_rules import slower_group
 from latspan._study.diagnose._line import CORRELATED, beyond, linear
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _lengths(facts: Facts) -> list[str]:
     tokens, pace = _tokens(facts), _pace_ns(facts)
     slow, typical = facts.means(tokens)
     per_slow, per_typical = facts.means(pace)
-    unit = "output tokens" if tokens is facts.table.number("output_tokens") else "chunks"
+    unit = "chunks" if tokens is facts.table.number("chunks") else "output tokens"
     evidence: list[str] = []
     if not isnan(slow + typical):
         evidence.append(
@@ -171,11 +172,15 @@ def _lengths(facts: Facts) -> list[str]:
 
 
 def _tokens(facts: Facts) -> NDArray[np.float64]:
-    """Return the number of tokens, or of chunks where it is unknown."""
+    """
+    Return the number of tokens, or of chunks where it is unknown.
+
+    Servers count the tokens in which a model reasons as output, but these come before its answer.
+    """
     tokens = facts.table.number("output_tokens")
-    if np.isfinite(tokens[facts.attribution.tail]).mean() >= 0.5:
-        return tokens
-    return facts.table.number("chunks")
+    if np.isfinite(tokens[facts.attribution.tail]).mean() < 0.5:
+        return facts.table.number("chunks")
+    return tokens - np.nan_to_num(facts.table.number("reasoning_tokens"))
 
 
 def _number_of(facts: Facts) -> NDArray[np.float64]:
@@ -282,7 +287,11 @@ def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
 
 def _pace(facts: Facts, evidence: list[str]) -> Finding:
     """Return the finding on slow requests whose tokens take longer than typical ones."""
-    found = _interference(facts, evidence) or _contention(facts, evidence)
+    found = (
+        _interference(facts, evidence)
+        or _contention(facts, evidence)
+        or slower_group(facts, _pace_ns(facts), "the time per token")
+    )
     if found is not None:
         return found
     whatever = ", whatever the load" if varies(facts.load_at_server) else ""

@@ -1,7 +1,7 @@
 """
 Rules on groups of units: one route, model, replica or tenant that is slow, or that others overtake.
 
-Both test each value of each attribute. Their probabilities are corrected for the number of tests by
+They test each value of each attribute. Their probabilities are corrected for the number of tests by
 Holm's method.
 """
 
@@ -22,7 +22,7 @@ from latspan._study.stats import hypergeometric_tail
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["overtaken_group", "slow_group"]
+__all__ = ["overtaken_group", "slow_group", "slower_group"]
 
 _SIGNIFICANT: Final = 0.01
 _LIFT: Final = 1.5
@@ -49,8 +49,8 @@ be slow in at least three of the four quarters of the recording."""
 _CLEARLY: Final = 0.05
 """Time between two units in a queue, over the wait of slow units, from which their order counts."""
 
-_OVERTAKEN: Final = 0.8
-"""Fraction of the overtaken units that must belong to one group."""
+_NEARLY_ALL: Final = 0.8
+"""Fraction of the units that are overtaken, or slow in one respect, that must be of one group."""
 
 _LONGER: Final = 2.0
 """Mean wait of an overtaken group over that of the others from which the order counts."""
@@ -165,7 +165,7 @@ def overtaken_group(facts: Facts) -> Finding | None:
     for test in _significant(facts, overtaken):
         group, inside = test.group, test.group.inside
         own, others = float(waits[inside].mean()), float(waits[~inside].mean())
-        if test.of_them >= _OVERTAKEN and own >= _LONGER * others and not facts.are_larger(inside):
+        if test.of_them >= _NEARLY_ALL and own >= _LONGER * others and not facts.are_larger(inside):
             return Finding(
                 "slow_group",
                 f"requests of one {group.attribute} wait while later ones of others begin:"
@@ -181,6 +181,38 @@ def overtaken_group(facts: Facts) -> Finding | None:
                 ),
                 "the queue is served in the order of arrival",
                 (SegmentName.QUEUE,),
+            )
+    return None
+
+
+def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Finding | None:
+    """
+    Return the finding if the slow units are of one group where a time of theirs is longer.
+
+    Args:
+        facts: The facts.
+        times_ns: A time of each unit that does not depend on the size of its work.
+        name: What the time is.
+    """
+    tail, usual = facts.attribution.tail, facts.typical(times_ns)
+    chosen = tail[times_ns[tail] > SIMILAR * usual]
+    for test in _significant(facts, chosen):
+        group, inside = test.group, test.group.inside
+        own, others = (float(np.nanmedian(times_ns[rows])) for rows in (inside, ~inside))
+        if test.of_them >= _NEARLY_ALL and own >= SIMILAR * others:
+            return Finding(
+                "slow_group",
+                f"requests of one {group.attribute} are slow: '{group.value}', because of {name}"
+                f" ({milliseconds(own)} against {milliseconds(others)})",
+                _lever(group, name),
+                (
+                    (
+                        f"{percent(test.of_them)} of the slow requests whose {name} is longer than"
+                        f" usual are of '{group.value}', which has {percent(group.of_all)} of all"
+                    ),
+                ),
+                f"the same requests are as slow elsewhere as at '{group.value}'",
+                (facts.leader.name,),
             )
     return None
 

@@ -58,6 +58,9 @@ _MIN_ALONE: Final = 10
 _WAY: Final = 0.5
 """Wait of requests alone at the server, relative to the tail's, that shows a long path."""
 
+_MOSTLY_IDLE: Final = 0.5
+"""Fraction of the time with a connection from which requests that have one only wait in it."""
+
 _EVEN: Final = 1.5
 """Mean wait of slow requests over that of the quickest tenth below which all wait as long."""
 
@@ -78,6 +81,28 @@ _CALIBRATE: Final = (
     " metrics"
 )
 """Lever of a wait that nothing divides."""
+
+_BEHIND: Final = {
+    SegmentName.QUEUE: (
+        "under_capacity",
+        "in the server's queue",
+        "add capacity (slots, replicas) or lower the load",
+        "the queue stays at half the load",
+    ),
+    SegmentName.GATEWAY: (
+        "gateway_queue",
+        "at a gateway",
+        "scale the gateway, or raise its limit of requests per server",
+        "the gateway's own queue metrics are at zero",
+    ),
+    SegmentName.SERVER_WAIT: (
+        "server_wait",
+        "for the server",
+        _CALIBRATE,
+        "the server reports short times",
+    ),
+}
+"""Waits because of which connections stay in use: cause, place, lever, and what refutes it."""
 
 _STABLE: Final = 0.3
 """Fraction of a prompt that must be stable for a prefix cache to matter."""
@@ -275,37 +300,29 @@ def _is_delayed(facts: Facts) -> Finding | None:
 
 def behind_the_pool(facts: Facts) -> Finding | None:
     """
-    Return the finding if connections are in use because requests wait in the server.
+    Return the finding if connections are in use because requests wait for the server.
 
-    More connections would only move the wait to the server.
+    More connections would only move the wait: to the server's queue, or to a gateway's.
     """
-    queued = facts.attribution.share(SegmentName.QUEUE)
-    waiting = facts.attribution.share(SegmentName.SERVER_WAIT)
-    if max(queued, waiting) < _BEHIND_POOL:
-        return None
-    name = SegmentName.QUEUE if queued >= waiting else SegmentName.SERVER_WAIT
+    parts = {name: facts.attribution.share(name) for name in _BEHIND}
+    name = max(parts, key=parts.__getitem__)
     wait_ns = facts.tail(facts.table.segment(name))
-    evidence = (
-        f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection",
-        f"requests that have one wait {milliseconds(wait_ns)} for the server",
-    )
-    segments = (SegmentName.POOL_WAIT, name)
-    if name is SegmentName.QUEUE:
-        return Finding(
-            "under_capacity",
-            "requests wait in the server's queue, and others wait for their connections",
-            "add capacity (slots, replicas) or lower the load",
-            evidence,
-            "the queue stays at half the load",
-            segments,
-        )
+    held_ns = facts.attribution.tail_ns - facts.leader.mean_ns
+    # Without a report, the wait contains the server's work.
+    is_idle = name != SegmentName.SERVER_WAIT and wait_ns >= _MOSTLY_IDLE * held_ns > 0
+    if parts[name] < _BEHIND_POOL and not is_idle:
+        return None
+    cause, waits, lever, refuted = _BEHIND[name]
     return Finding(
-        "server_wait",
-        "requests wait for the server, and others wait for their connections",
-        _CALIBRATE,
-        evidence,
-        "the server reports short times",
-        segments,
+        cause,
+        f"requests wait {waits}, and others wait for their connections",
+        lever,
+        (
+            f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection",
+            f"requests that have one wait {milliseconds(wait_ns)} {waits}",
+        ),
+        refuted,
+        (SegmentName.POOL_WAIT, name),
     )
 
 
