@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from latspan._segments import Kind
-from latspan._study.diagnose import Facts, Goal, RequestTable, attribute, parse_goal
+from latspan._study.diagnose import (
+    Facts,
+    Goal,
+    RequestTable,
+    attribute,
+    diagnose_table,
+    parse_goal,
+)
 
-__all__ = ["facts_of", "table_in_ms"]
+__all__ = ["SIZE", "cause_of", "facts_of", "in_tail", "poisson", "table_in_ms"]
+
+SIZE: Final = 400
+"""Number of requests of the columns."""
+
+
+def in_tail(usual: float, slow: float) -> list[float]:
+    """Return a column whose value is larger in every tenth request."""
+    return [slow if number % 10 == 0 else usual for number in range(SIZE)]
+
+
+def poisson(seed: int = 1, mean_ms: float = 1_000.0) -> list[float]:
+    """Return starts of independent arrivals in ms."""
+    return np.cumsum(np.random.default_rng(seed).exponential(mean_ms, SIZE)).tolist()
 
 
 def table_in_ms(
@@ -76,3 +97,9 @@ def facts_of(table: RequestTable, stable_tokens: float | None = None) -> Facts:
     attribution = attribute(table)
     assert attribution is not None
     return Facts(table, attribution, None, stable_tokens)
+
+
+def cause_of(segments: Mapping[str, Sequence[float]], **facts: Any) -> str | None:
+    """Return the cause of the table that :func:`table_in_ms` makes; ``None`` if none is named."""
+    finding = diagnose_table(table_in_ms(segments, **facts)).finding
+    return None if finding is None else finding.cause

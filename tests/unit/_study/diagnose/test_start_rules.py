@@ -1,0 +1,59 @@
+"""The rule on first requests, on small tables whose cause is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.tables import SIZE, cause_of, in_tail
+
+_EVEN = [100.0] * SIZE
+
+
+def test_the_first_requests_after_idle_times_are_a_cold_start() -> None:
+    """A tail of first requests after idle times is explained by these, whatever leads."""
+    starts = [1_000.0 * number + 60_000.0 * (number // 50) for number in range(SIZE)]
+    slow = [number % 50 < 3 for number in range(SIZE)]
+    wait = [4_000.0 if each else 50.0 for each in slow]
+    assert cause_of({"server_wait": wait, "decode": _EVEN}, starts=starts) == "cold_start"
+
+
+def test_long_prompts_after_idle_times_are_no_cold_start() -> None:
+    """In sparse traffic, every second request is a first one."""
+    starts = [40_000.0 * (number // 2) + 1_000.0 * (number % 2) for number in range(SIZE)]
+    tokens = in_tail(500, 5_000)
+    segments = {"prefill": [each / 5 for each in tokens], "decode": [10.0] * SIZE}
+    assert cause_of(segments, starts=starts, numbers={"input_tokens": tokens}) == "long_context"
+
+
+def test_a_server_that_sleeps_early_is_cold() -> None:
+    """The idle time after which it is cold is found in the recording."""
+    starts = [1_000.0 * (number // 10) + 60.0 * (number % 10) for number in range(SIZE)]
+    wait = [400.0 if number % 10 == 0 else 20.0 for number in range(SIZE)]
+    assert cause_of({"server_wait": wait, "decode": [10.0] * SIZE}, starts=starts) == "cold_start"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_gateway_that_stops_at_times_is_no_cold_start(seed: int) -> None:
+    """Few of its stops follow a time without requests, and some of them do by chance."""
+    starts = np.cumsum(np.random.default_rng(seed).exponential(50, 130))
+    since_stop = starts % 1_200
+    wait = np.where(since_stop < 450, 450 - since_stop, 5.0)
+    segments = {"gateway": wait.tolist(), "decode": [1.0] * len(wait)}
+    assert cause_of(segments, starts=starts.tolist()) == "gateway_queue"
+
+
+@pytest.mark.parametrize(("wakes_ms", "cause"), [(300, "cold_start"), (0, "server_wait")])
+def test_the_time_after_which_a_server_sleeps_is_found(wakes_ms: float, cause: str) -> None:
+    """Most requests wait with the first one until the server is awake, so typical ones are slow."""
+    random = np.random.default_rng(8)
+    starts, waits, now = [], [], 0.0
+    for burst in range(20):
+        idle = 60.0 + 20 * burst
+        now += idle
+        awake = now + (wakes_ms if idle > 200 else 0)
+        at = np.sort(random.uniform(0, 300, 20)) + now
+        starts += at.tolist()
+        waits += np.maximum(awake - at, 10 + random.uniform(0, 2, 20)).tolist()
+        now = max(at[-1], awake) + 20
+    assert cause_of({"server_wait": waits, "decode": [1.0] * SIZE}, starts=starts) == cause
