@@ -653,6 +653,6 @@ def test_reasoning_is_no_part_of_the_answer() -> None:
 
 def test_a_full_cache_is_seen_where_all_requests_wait() -> None:
     """Typical ones show it as well as slow ones, which may wait at the moment it is emptier."""
-    segments = {"queue": [800.0] * SIZE, "decode": [10.0] * SIZE}
+    segments = {"queue": in_tail(800, 815), "decode": [10.0] * SIZE}
     usage = [0.85 if number % 10 == 0 else 0.97 for number in range(SIZE)]
     assert cause_of(segments, numbers={"kv_usage": usage}) == "kv_cache"

@@ -48,12 +48,12 @@ def test_the_time_after_which_a_server_sleeps_is_found(wakes_ms: float, cause: s
     """Most requests wait with the first one until the server is awake, so typical ones are slow."""
     random = np.random.default_rng(8)
     starts, waits, now = [], [], 0.0
-    for burst in range(20):
-        idle = 60.0 + 20 * burst
+    for burst in range(8):
+        idle = 60.0 + 40 * burst
         now += idle
         awake = now + (wakes_ms if idle > 200 else 0)
-        at = np.sort(random.uniform(0, 300, 20)) + now
+        at = np.sort(random.uniform(0, 300, 50)) + now
         starts += at.tolist()
-        waits += np.maximum(awake - at, 10 + random.uniform(0, 2, 20)).tolist()
+        waits += np.maximum(awake - at, np.where(random.random(50) < 0.4, 60.0, 8.0)).tolist()
         now = max(at[-1], awake) + 20
     assert cause_of({"server_wait": waits, "decode": [1.0] * SIZE}, starts=starts) == cause
