@@ -11,7 +11,7 @@ from latspan._drawing import percent
 from latspan._segments import SegmentName, Stage
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
-from latspan._study.diagnose._line import CORRELATED, beyond
+from latspan._study.diagnose._line import beyond
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ _REUSED: Final = 0.9
 """Fraction of reused connections below which connections are opened too often."""
 
 _FOLLOWS: Final = 0.5
-"""Rank correlation of a time with the requests in flight from which these cause it."""
+"""Rank correlation of a time with requests in flight, or with their size, that causes it."""
 
 _AFTER: Final = 0.15
 """Weight of the time after the last token from which the path itself delays bytes."""
@@ -196,22 +196,18 @@ def _full_path(facts: Facts, transit: NDArray[np.float64]) -> str | None:
 
     The time in transit follows the requests in flight. A gateway that holds requests counts them,
     whatever their size, and relays the stream of a request that it has let through as it arrives. A
-    path that is full delays by bytes: the tokens of a stream arrive together, or a request waits
-    for the prompts that others send.
+    path that is full delays by bytes: the tokens of a stream arrive together, or a request that is
+    longer takes longer, with as many others in flight.
     """
     clumped = facts.tail(facts.table.number("clumped"))
     if clumped >= _CLUMPED:
         return f"{percent(clumped)} of the chunks of slow responses arrive together with others"
-    prompts = facts.table.number("input_tokens")
-    if not np.isfinite(prompts).all():
-        return None
-    tokens, number = facts.on_the_way(transit, prompts), facts.on_the_way(transit)
-    by_tokens, by_number = beyond(tokens, transit, number), beyond(number, transit, tokens)
-    if by_tokens < max(CORRELATED, by_number):
+    by_size = beyond(facts.table.number("input_tokens"), transit, facts.met)
+    if by_size < _FOLLOWS:
         return None
     return (
-        "it follows the prompts that are on the way when a request starts (rank correlation"
-        f" {by_tokens:.1f} beyond that with their number)"
+        f"it follows the length of prompts (rank correlation {by_size:.1f} beyond that with the"
+        " requests in flight)"
     )
 
 

@@ -261,23 +261,6 @@ class Facts:
         ends = np.sort(start + self.table.duration_ns)
         return np.arange(len(start)) - np.searchsorted(ends, start, "right").astype(np.float64)
 
-    def on_the_way(
-        self, transit: NDArray[np.float64], sizes: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
-        """
-        Return the size of all units that are in transit when each unit starts, with its own.
-
-        Args:
-            transit: Time that each unit spends in transit, in nanoseconds, from its start on.
-            sizes: Size of each unit; 1 each if it is not given.
-        """
-        sizes = np.ones(len(self.table)) if sizes is None else sizes
-        start = self.table.start_ns.astype(np.float64)
-        arrival = start + transit
-        order = np.argsort(arrival, kind="stable")
-        arrived = np.concatenate([[0.0], np.cumsum(sizes[order])])
-        return np.cumsum(sizes) - arrived[np.searchsorted(arrival[order], start, "right")]
-
     def follows_load(self, values: NDArray[np.float64]) -> float:
         """Return the rank correlation of a column with the requests met, in [-1, 1]."""
         known = np.isfinite(values)
