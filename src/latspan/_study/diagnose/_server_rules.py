@@ -70,6 +70,9 @@ _GROWS: Final = 0.5
 _BEST_CACHED: Final = 0.95
 """Quantile of the cached share of prompts that shows what a cache could hold."""
 
+_SHARED: Final = 0.5
+"""Part of a difference in time per token that is a prompt's own, if all prompts are long."""
+
 _SLOW_TOKEN_NS: Final = 1e6
 """Time per prompt token from which prefill is slow: 1,000 tokens take a second."""
 
@@ -370,8 +373,10 @@ def prefill(facts: Facts) -> Finding:
     more, fewer = facts.means(facts.uncached_tokens)
     pace, usual = facts.means(time / np.maximum(facts.uncached_tokens, 1))
     if facts.attribution.by_excess:
-        # What makes slow requests slower: more tokens, or more time per token.
-        is_length = (more - fewer) * usual >= (pace - usual) * more
+        # What makes slow requests slower: more tokens, or more time per token. Long prompts also
+        # slow one another down, so that the time per token follows from them.
+        long = fewer >= _LONG_PROMPT and grows
+        is_length = (more - fewer) * usual >= (pace - usual) * more * (_SHARED if long else 1.0)
     else:
         is_length = (grows or uncached >= _LONG_PROMPT) and not usual >= _SLOW_TOKEN_NS
     if is_length and not risen:

@@ -75,13 +75,7 @@ def cold_start(facts: Facts) -> Finding | None:
     if facts.table.goal.metric in OF_PACE:
         # A stream that has begun comes from a system that has started.
         return None
-    idle_ns = _idle_before(facts)
-    after_long = np.union1d([0], np.flatnonzero(idle_ns >= _IDLE_NS))
-    cold = (
-        _slow_first(facts, after_long, _FIRST)
-        or _after_shorter_idle_times(facts, idle_ns)
-        or _after_the_start(facts)
-    )
+    cold = _after_idle_times(facts) or _after_the_start(facts)
     if cold is None:
         return None
     cold_ns = float(np.median(facts.table.value_ns[cold.slow]))
@@ -108,6 +102,16 @@ def _idle_before(facts: Facts) -> NDArray[np.float64]:
     idle = np.zeros(len(start))
     idle[1:] = np.clip(start[1:] - ends[:-1], 0, None)
     return idle
+
+
+def _after_idle_times(facts: Facts) -> _Cold | None:
+    """Return the requests that are slow after idle times of 30 s, or of a shorter length."""
+    if facts.leader.name == SegmentName.CONNECT:
+        # An idle connection was closed, and the system behind it need not be cold.
+        return None
+    idle_ns = _idle_before(facts)
+    begins = np.union1d([0], np.flatnonzero(idle_ns >= _IDLE_NS))
+    return _slow_first(facts, begins, _FIRST) or _after_shorter_idle_times(facts, idle_ns)
 
 
 def _after_shorter_idle_times(facts: Facts, idle_ns: NDArray[np.float64]) -> _Cold | None:

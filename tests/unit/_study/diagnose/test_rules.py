@@ -656,3 +656,13 @@ def test_a_full_cache_is_seen_where_all_requests_wait() -> None:
     segments = {"queue": in_tail(800, 815), "decode": [10.0] * SIZE}
     usage = [0.85 if number % 10 == 0 else 0.97 for number in range(SIZE)]
     assert cause_of(segments, numbers={"kv_usage": usage}) == "kv_cache"
+
+
+@pytest.mark.parametrize(("usual", "cause"), [(5_850.0, "long_context"), (585.0, "slow_prefill")])
+def test_long_prompts_slow_one_another_down(usual: float, cause: str) -> None:
+    """A part of the longer time per token follows from them; short prompts leave it unexplained."""
+    random = np.random.default_rng(3)
+    tokens = np.array(in_tail(usual, 1.32 * usual)) * random.uniform(0.9, 1.1, SIZE)
+    pace = np.array(in_tail(158.0, 210.0)) * 5_850 / usual
+    segments = {"prefill": (tokens * pace / 1e3).tolist(), "decode": [1.0] * SIZE}
+    assert cause_of(segments, numbers={"input_tokens": tokens.tolist()}) == cause

@@ -57,3 +57,13 @@ def test_the_time_after_which_a_server_sleeps_is_found(wakes_ms: float, cause: s
         waits += np.maximum(awake - at, np.where(random.random(50) < 0.4, 60.0, 8.0)).tolist()
         now = max(at[-1], awake) + 20
     assert cause_of({"server_wait": waits, "decode": [1.0] * SIZE}, starts=starts) == cause
+
+
+@pytest.mark.parametrize(
+    ("segment", "cause"), [("server_wait", "cold_start"), ("connect", "no_connection_reuse")]
+)
+def test_a_connection_that_was_closed_while_idle_is_no_cold_start(segment: str, cause: str) -> None:
+    """The client opens a new one, and the system behind it answers as fast as before."""
+    starts = [1_000.0 * (number // 10) + 60.0 * (number % 10) for number in range(SIZE)]
+    segments = {segment: in_tail(20, 400), "decode": [10.0] * SIZE}
+    assert cause_of(segments, starts=starts) == cause
