@@ -55,9 +55,6 @@ _LOAD_EXPLAINS: Final = 0.5
 _PROMPTS_EXPLAIN: Final = 0.2
 """Fraction of the excess per token that must follow from the prompts of other requests."""
 
-_AS_MUCH: Final = 0.05
-"""Difference of two partial correlations from which one is the larger one."""
-
 _TRENDS: Final = 0.5
 """Rank correlation with time from which a pace becomes worse, whatever overlaps with it."""
 
@@ -365,15 +362,16 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
 
     Both more prompts and more streams slow a batch down, and both grow with the load. The prompts
     are the cause if the time per token follows them beyond what the load explains, and more so
-    than it follows the load beyond what they explain. They must also explain a part of the excess,
-    or most of the time that typical requests need: if nearly all streams meet prompts, the slowest
-    ones need not meet more of them.
+    than it follows the load beyond what they explain. The load is that at the start: a stream that
+    is slow overlaps with more others. The prompts must also explain a part of the excess, or most
+    of the time that typical requests need: if nearly all streams meet prompts, the slowest ones
+    need not meet more of them.
     """
-    met, load = prompts_met(facts), facts.load_at_server
+    met, load = prompts_met(facts), facts.met_at_server
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
     by_prompts, by_load = beyond(met, time, load), beyond(load, time, met)
     line = facts.line(met, time)
-    if line is None or by_prompts < max(CORRELATED, by_load - _AS_MUCH):
+    if line is None or by_prompts < max(CORRELATED, by_load):
         return None
     (more, fewer), (slow, typical) = facts.means(met), facts.means(time)
     # By the values and not their ranks, which a few slow streams of another cause hardly change.

@@ -66,6 +66,9 @@ SIMILAR: Final = 1.3
 VARIED: Final = 1.0
 """Number of requests by which a high load exceeds a low one."""
 
+_VARIED_BY: Final = 1.5
+"""Ratio by which it does."""
+
 _ALONE: Final = 0.1
 """Mean number of other units in flight below which a unit was alone."""
 
@@ -257,9 +260,15 @@ class Facts:
         Those that started later do not count: whatever delays all units of a while also lets them
         pile up, without being their cause.
         """
-        start = self.table.start_ns.astype(np.float64)
-        ends = np.sort(start + self.table.duration_ns)
-        return np.arange(len(start)) - np.searchsorted(ends, start, "right").astype(np.float64)
+        return _met(self.table, np.ones(len(self.table), dtype=bool))
+
+    @cached_property
+    def met_at_server(self) -> NDArray[np.float64]:
+        """Number of other units in flight at the same server when each unit started."""
+        result = np.zeros(len(self.table))
+        for server in self.servers:
+            result[server] = _met(self.table, server)
+        return result
 
     def follows_load(self, values: NDArray[np.float64]) -> float:
         """Return the rank correlation of a column with the requests met, in [-1, 1]."""
@@ -406,7 +415,14 @@ class Facts:
 
 def varies(load: NDArray[np.float64]) -> bool:
     """Return whether units met a high load and a low one, so that the recording tested the load."""
-    return float(np.ptp(np.quantile(load, (0.1, 0.9)))) >= VARIED
+    low, high = (float(each) for each in np.quantile(load, (0.1, 0.9)))
+    return high >= max(low + VARIED, _VARIED_BY * low)
+
+
+def _met(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    start = table.start_ns[chosen].astype(np.float64)
+    ends = np.sort(start + table.duration_ns[chosen])
+    return np.arange(len(start)) - np.searchsorted(ends, start, "right").astype(np.float64)
 
 
 def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:

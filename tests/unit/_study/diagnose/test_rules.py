@@ -666,3 +666,13 @@ def test_long_prompts_slow_one_another_down(usual: float, cause: str) -> None:
     pace = np.array(in_tail(158.0, 210.0)) * 5_850 / usual
     segments = {"prefill": (tokens * pace / 1e3).tolist(), "decode": [1.0] * SIZE}
     assert cause_of(segments, numbers={"input_tokens": tokens.tolist()}) == cause
+
+
+def test_an_even_wait_under_an_even_load_is_no_long_path() -> None:
+    """In a closed loop, each request waits for the same number of others."""
+    random = np.random.default_rng(2)
+    starts, waits = np.cumsum(random.uniform(5, 25, SIZE)), 600 + random.normal(0, 30, SIZE)
+    segments = {"queue": waits.tolist(), "prefill": [6.0] * SIZE}
+    estimated = {"queue": 1.0}
+    cause = cause_of(segments, starts=starts.tolist(), uncertain=estimated, goal="p95 ttft")
+    assert cause == "under_capacity"
