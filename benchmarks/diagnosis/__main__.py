@@ -26,12 +26,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final
 
 from _table import markdown
 from diagnosis._cells import HELD_OUT, TRAINING, Cell, Evidence, cells_of
 from diagnosis._coverage import Covered, covered
 from diagnosis._judged import Judged, Result, judged
 from latspan._study.stats import wilson_interval
+
+_AT_ONCE: Final = 2
 
 
 def main() -> int:
@@ -96,12 +100,12 @@ def main() -> int:
 
 
 def _run(cells: Sequence[Cell]) -> Iterable[Judged]:
-    for number, cell in enumerate(cells):
-        if number % 50 == 0:
-            sys.stderr.write(f"{number:,} of {len(cells):,} cells\n")
-        result = judged(cell)
-        if result is not None:
-            yield result
+    with ProcessPoolExecutor(_AT_ONCE) as pool:
+        for number, result in enumerate(pool.map(judged, cells, chunksize=4)):
+            if number % 50 == 0:
+                sys.stderr.write(f"{number:,} of {len(cells):,} cells\n")
+            if result is not None:
+                yield result
 
 
 def _matrix(results: Sequence[Judged]) -> list[tuple[str, ...]]:

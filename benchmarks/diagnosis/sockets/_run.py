@@ -5,8 +5,8 @@ Method: model servers, gateways, network paths and programs are processes of the
 over loopback. ``latspan measure`` or ``latspan run --record`` records requests, and the diagnosis
 receives the recording and, where the fault has one, a measurement at concurrency 1. The author of
 the faults had seen neither the simulation nor the rules; the right answers were committed before
-the first diagnosis. The recordings that are kept under the seed ``mended`` are those with which the
-rules were mended, so their figures are no proof.
+the first diagnosis. The recordings that are kept have the digits of the commit of frozen rules as
+their seed. Rules that were changed after it prove nothing on them.
 
 *Right* names a right cause in a right segment. *Hedged* names no cause: a tie, time that is spread
 out, or a wait for the server. Everything else is wrong.
