@@ -285,7 +285,7 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             f" that is too slow is not known: give the goal a limit, as in '{goal} < 100 ms'.",
         )
     is_close = runner_up is not None and attribution.lead <= 0
-    prefill = prefill_close_to_queue(attribution)
+    prefill = prefill_close_to_queue(facts)
     if leader.name == SegmentName.QUEUE and prefill is not None:
         runner_up, is_close = prefill, True
     if runner_up is not None and runner_up.name not in covered and is_close:

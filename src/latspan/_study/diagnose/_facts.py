@@ -45,6 +45,7 @@ _ARRIVALS: Final = (3, 5, 10, 20)
 """Mean numbers of arrivals per window, when arrivals are counted in windows of equal length."""
 
 _NEARLY_ALL: Final = 0.9
+_MOSTLY: Final = 0.5
 
 _DECIDES: Final = 0.5
 """Rank correlation of a wait with a number of tokens from which these may explain it."""
@@ -316,6 +317,11 @@ class Facts:
     def reports_queue(self) -> bool:
         """Whether the server reports its queue, so that an unexplained wait is in front of it."""
         return float((self.table.number("queue_reported") == 1).mean()) >= _NEARLY_ALL
+
+    @cached_property
+    def is_queue_calibrated(self) -> bool:
+        """Whether a calibration estimates the queue, as no server or gateway reports times."""
+        return self.calibration is not None and self.table.reported < _MOSTLY
 
     def is_spread(self, share: Share) -> bool:
         """Return whether a segment is long in typical units too, and not in the tail alone."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._drawing import percent
+from latspan._drawing import count, percent
 from latspan._metrics import FIRST_TOKENS
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import SIMILAR, Facts, varies
@@ -17,7 +17,7 @@ from latspan._study.diagnose._line import CORRELATED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from latspan._study.diagnose._attribution import Attribution, Share
+    from latspan._study.diagnose._attribution import Share
 
 __all__ = [
     "behind_the_pool",
@@ -134,12 +134,11 @@ def queue(facts: Facts) -> Finding | None:
             f" {milliseconds(leader.typical_ns)}"
         ),
     ]
-    if busy[0] >= busy[1]:
-        # Fewer requests during slow ones are not evidence of load.
-        evidence.append(
-            f"{busy[0]:.0f} other requests are in flight during slow ones, {busy[1]:.0f} during"
-            " typical ones"
-        )
+    more, fewer = (round(each) for each in busy)
+    # As many requests during slow ones, or fewer, do not explain why these are slower.
+    if more > fewer or (more == fewer > 0 and not facts.attribution.by_excess):
+        others = count(more, "other request")
+        evidence.append(f"{others} in flight during slow ones, {fewer} during typical ones")
     evidence += waiting(facts)
     if full:
         evidence += full
@@ -152,9 +151,7 @@ def queue(facts: Facts) -> Finding | None:
             (SegmentName.QUEUE,),
         )
     # By the wait for headers. A calibration estimates a queue only where nothing is reported.
-    estimated = leader.uncertain > _ESTIMATED and (
-        facts.calibration is None or facts.table.reported >= _ESTIMATED
-    )
+    estimated = leader.uncertain > _ESTIMATED and not facts.is_queue_calibrated
     if estimated:
         elsewhere = _is_the_way(facts) or _is_delayed(facts)
         if elsewhere is not None:
@@ -415,18 +412,20 @@ def queue_of_prompts(facts: Facts) -> Share | None:
     A calibration estimates the queue as what a request waits longer than alone. If all prompts are
     long, others' prompts slow down its own, and the estimate contains that time too.
     """
-    attribution, prefill = facts.attribution, prefill_close_to_queue(facts.attribution)
-    if facts.calibration is None or prefill is None:
+    attribution, prefill = facts.attribution, prefill_close_to_queue(facts)
+    if prefill is None:
         return None
     leaders = {ranking.leader.name for ranking in (attribution.of_time, attribution.of_excess)}
     is_theirs = leaders <= {SegmentName.QUEUE, SegmentName.PREFILL}
     return prefill if is_theirs and is_long_prefill(facts) else None
 
 
-def prefill_close_to_queue(attribution: Attribution) -> Share | None:
-    """Return the prefill if an estimated queue leads it by less than the error of the estimate."""
-    queue, prefill = (attribution.named(name) for name in (SegmentName.QUEUE, SegmentName.PREFILL))
-    if queue is None or prefill is None or queue.uncertain <= _ESTIMATED:
+def prefill_close_to_queue(facts: Facts) -> Share | None:
+    """Return the prefill if a calibrated queue leads it by less than the error of the estimate."""
+    queue, prefill = (
+        facts.attribution.named(name) for name in (SegmentName.QUEUE, SegmentName.PREFILL)
+    )
+    if queue is None or prefill is None or not facts.is_queue_calibrated:
         return None
     return prefill if queue.share - prefill.share < _ESTIMATE_ERROR else None
 
