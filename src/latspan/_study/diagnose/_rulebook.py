@@ -85,7 +85,7 @@ _IN_MODEL_SERVER: Final = {
 
 def explain(facts: Facts) -> Finding | None:
     """Return the finding of the first rule that matches; ``None`` if the segment has no rule."""
-    for of_all in (cold_start, slow_group, overtaken_group):
+    for of_all in (slow_group, cold_start, overtaken_group):
         finding = of_all(facts)
         if finding is not None:
             return finding
