@@ -356,9 +356,13 @@ class Facts:
     @cached_property
     def in_flight_at_server(self) -> NDArray[np.float64]:
         """Mean number of other units in flight at the same server during each unit."""
+        return self.in_flight_of(semconv.SERVER_ADDRESS)
+
+    def in_flight_of(self, attribute: str) -> NDArray[np.float64]:
+        """Return the mean number of other units in flight with the same value of an attribute."""
         result = np.zeros(len(self.table))
-        for server in self.servers:
-            result[server] = _in_flight(self.table, server)
+        for members in self._each(attribute):
+            result[members] = _in_flight(self.table, members)
         return result
 
     @cached_property
@@ -403,9 +407,12 @@ class Facts:
     @cached_property
     def servers(self) -> list[NDArray[np.bool_]]:
         """Units of each server, by its address; one item with all units if there is only one."""
-        if semconv.SERVER_ADDRESS not in self.table.groups:
+        return self._each(semconv.SERVER_ADDRESS)
+
+    def _each(self, attribute: str) -> list[NDArray[np.bool_]]:
+        if attribute not in self.table.groups:
             return [np.ones(len(self.table), dtype=bool)]
-        codes, _ = self.table.groups[semconv.SERVER_ADDRESS]
+        codes, _ = self.table.groups[attribute]
         return [codes == code for code in np.unique(codes)]
 
     def are_larger(self, inside: NDArray[np.bool_]) -> bool:

@@ -7,6 +7,7 @@ Holm's method.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -55,18 +56,15 @@ _NEARLY_ALL: Final = 0.8
 _LONGER: Final = 2.0
 """Mean wait of an overtaken group over that of the others from which the order counts."""
 
-_PLACES: Final = (
-    "server",
-    "replica",
-    "backend",
-    "host",
-    "pod",
-    "node",
-    "instance",
-    "zone",
-    "region",
-)
-"""Parts of the names of attributes whose values requests need not use."""
+_MINORITY: Final = 0.5
+"""Largest fraction of all units in a group that others overtake, and not itself the load."""
+
+_EMPTY: Final = 0.5
+"""Wait of the quickest tenth over the mean wait, below which a queue is empty at times."""
+
+_SIZES: Final = ("input_tokens", "output_tokens")
+_PLACES: Final = frozenset({"backend", "host", "instance", "node", "pod", "replica", "server"})
+"""Words in the names of attributes whose values are places that requests need not use."""
 
 _CAPACITY: Final = frozenset(
     {SegmentName.QUEUE, SegmentName.SERVER_WAIT, SegmentName.GATEWAY, SegmentName.POOL_WAIT}
@@ -86,6 +84,11 @@ class _Group(NamedTuple):
     attribute: str
     value: str
     inside: NDArray[np.bool_]
+
+    @property
+    def is_place(self) -> bool:
+        """Whether the value is a place that requests need not use: a replica, but not a tenant."""
+        return not _PLACES.isdisjoint(re.split(r"[\W_]+", self.attribute.lower()))
 
     @property
     def of_all(self) -> float:
@@ -132,6 +135,7 @@ def slow_group(facts: Facts) -> Finding | None:
         # The rule of the segment explains that.
         return None
     segment, own, others = _slower_in(facts, group)
+    known = all(np.isfinite(facts.table.number(each)).all() for each in _SIZES)
     return Finding(
         "slow_group",
         f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
@@ -144,10 +148,10 @@ def slow_group(facts: Facts) -> Finding | None:
             ),
             (
                 f"its median is {milliseconds(own_ns)}, {times(own_ns / max(others_ns, 1.0))} that"
-                " of the others; its prompts and answers are not longer"
+                f" of the others{'; its prompts and answers are not longer' if known else ''}"
             ),
         ),
-        f"the same requests are as slow elsewhere as at '{group.value}'",
+        f"the same requests are as slow with another {group.attribute}",
         (segment,),
     )
 
@@ -165,7 +169,11 @@ def overtaken_group(facts: Facts) -> Finding | None:
     for test in _significant(facts, overtaken):
         group, inside = test.group, test.group.inside
         own, others = float(waits[inside].mean()), float(waits[~inside].mean())
-        if test.of_them >= _NEARLY_ALL and own >= _LONGER * others and not facts.are_larger(inside):
+        if test.of_them < _NEARLY_ALL or group.of_all > _MINORITY or own < _LONGER * others:
+            continue
+        # A wait that even the quickest of the group have is no queue.
+        is_queue = float(np.quantile(waits[inside], 0.1)) <= _EMPTY * own
+        if is_queue and _is_slow_at_equal_load(facts, group) and not facts.are_larger(inside):
             return Finding(
                 "slow_group",
                 f"requests of one {group.attribute} wait while later ones of others begin:"
@@ -207,11 +215,11 @@ def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Find
                 _lever(group, name),
                 (
                     (
-                        f"{percent(test.of_them)} of the slow requests whose {name} is longer than"
-                        f" usual are of '{group.value}', which has {percent(group.of_all)} of all"
+                        f"{percent(test.of_them)} of the slow requests with a longer {name}"
+                        f" are of '{group.value}', which has {percent(group.of_all)} of all"
                     ),
                 ),
-                f"the same requests are as slow elsewhere as at '{group.value}'",
+                f"the same requests are as slow with another {group.attribute}",
                 (facts.leader.name,),
             )
     return None
@@ -220,7 +228,7 @@ def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Find
 def _lever(group: _Group, segment: str) -> str:
     """Return what to change about a slow group: a place can be left, and a tenant cannot."""
     value = group.value
-    if any(place in group.attribute.lower() for place in _PLACES):
+    if group.is_place:
         return f"take '{value}' out of the rotation, compare, and look at {segment} there"
     if segment in _CAPACITY:
         return f"give '{value}' capacity of its own, and look at {segment} of its requests"
@@ -268,13 +276,17 @@ def _overtaken(facts: Facts) -> NDArray[np.bool_]:
     table, waits = facts.table, facts.table.segment(SegmentName.QUEUE)
     work = table.segment(SegmentName.MODEL_LOAD, SegmentName.PREFILL, SegmentName.REASONING)
     left = table.start_ns + table.number("time_to_first_token") - work
-    came = left - waits
+    known = np.flatnonzero(np.isfinite(left))
+    left = left[known]
+    came = left - waits[known]
     clearly = _CLEARLY * facts.leader.mean_ns
     order = np.argsort(came, kind="stable")
     # Of the units that came at an instant or later, the one that left first.
     first = np.minimum.accumulate(np.append(left[order], np.inf)[::-1])[::-1]
     later = np.searchsorted(came[order], came + clearly, "right")
-    return first[later] < left - clearly
+    result = np.zeros(len(table), dtype=bool)
+    result[known] = first[later] < left - clearly
+    return result
 
 
 def _is_slow_throughout(facts: Facts, group: _Group) -> bool:
@@ -288,17 +300,21 @@ def _is_slow_throughout(facts: Facts, group: _Group) -> bool:
     slow in several quarters.
     """
     inside, values = group.inside, facts.table.value_ns
-
-    def is_slow(rows: NDArray[np.int64]) -> bool:
-        own, others = rows[inside[rows]], rows[~inside[rows]]
-        return bool(_mean(values[own]) > _SLOWER * _mean(values[others]))
-
     parts = np.array_split(np.arange(len(facts.table)), _PARTS)
-    if sum(map(is_slow, parts)) < _PARTS - 1:
+    if sum(_is_slow(part, inside, values) for part in parts) < _PARTS - 1:
         return False
-    # A group whose server has more to do, and is as fast as the others at the same load, is not
-    # slow by itself.
-    load = facts.in_flight_at_server
+    return _is_slow_at_equal_load(facts, group)
+
+
+def _is_slow_at_equal_load(facts: Facts, group: _Group) -> bool:
+    """
+    Return whether a group is slower than other units that met the same load at their place.
+
+    A replica with more to do, which is as fast as the others at the same load, is not slow by
+    itself. Chance lets one of several equal queues be longer for a while.
+    """
+    inside, values = group.inside, facts.table.value_ns
+    load = facts.in_flight_of(group.attribute) if group.is_place else facts.in_flight_at_server
     low, high = (
         end(float(end_of(load[rows])) for rows in (inside, ~inside))
         for end, end_of in ((max, np.min), (min, np.max))
@@ -309,7 +325,14 @@ def _is_slow_throughout(facts: Facts, group: _Group) -> bool:
         for rows in np.array_split(alike[np.argsort(load[alike], kind="stable")], _LEVELS)
         if min(inside[rows].sum(), (~inside[rows]).sum()) >= _MIN_AT_LEVEL
     ]
-    return not levels or sum(map(is_slow, levels)) >= len(levels) / 2
+    return not levels or sum(_is_slow(rows, inside, values) for rows in levels) >= len(levels) / 2
+
+
+def _is_slow(
+    rows: NDArray[np.int64], inside: NDArray[np.bool_], values: NDArray[np.float64]
+) -> bool:
+    own, others = rows[inside[rows]], rows[~inside[rows]]
+    return bool(_mean(values[own]) > _SLOWER * _mean(values[others]))
 
 
 def _saves(facts: Facts, group: _Group) -> bool:
