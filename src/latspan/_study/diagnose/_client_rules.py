@@ -199,8 +199,10 @@ def _full_path(facts: Facts, transit: NDArray[np.float64]) -> str | None:
     path that is full delays by bytes: the tokens of a stream arrive together, or a request that is
     longer takes longer, with as many others in flight.
     """
-    clumped = facts.tail(facts.table.number("clumped"))
-    if clumped >= _CLUMPED:
+    column = facts.table.number("clumped")
+    clumped, quick = facts.tail(column), facts.least_loaded(column)
+    # A server that writes several tokens at once does so without load too.
+    if clumped >= _CLUMPED and quick < _CLUMPED * clumped:
         return f"{percent(clumped)} of the chunks of slow responses arrive together with others"
     by_size = beyond(facts.table.number("input_tokens"), transit, facts.met)
     if by_size < _FOLLOWS:

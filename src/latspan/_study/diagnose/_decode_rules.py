@@ -70,6 +70,13 @@ _PAUSED: Final = 0.1
 _MOSTLY: Final = 0.5
 """Fraction of a stream's time in stalls, or of streams that are held back, that counts."""
 
+_SEVERAL: Final = 10
+_AT_ONCE_NS: Final = 0.1e6
+"""
+Time per token of a stream of several tokens up to which they arrive at once. The fastest servers
+write some thousand tokens per second to one stream.
+"""
+
 _CLUMPED: Final = 0.5
 """Fraction of the chunks of a stream that arrive together from which it arrives in clumps."""
 
@@ -96,6 +103,8 @@ def is_buffered(facts: Facts) -> bool:
     """Return whether most slow streams arrived in one burst, or in a few clumps."""
     table, tail = facts.table, facts.attribution.tail
     held = np.nan_to_num(table.number("buffered")[tail]) > 0
+    many = table.number("output_tokens")[tail] >= _SEVERAL
+    held |= many & (table.number("time_per_output_token")[tail] <= _AT_ONCE_NS)
     longest = table.number("chunk_gap_max")[tail] >= _CLUMPS_APART * facts.leader.mean_ns
     clumps = longest & (table.number("clumped")[tail] >= _CLUMPED)
     return bool((held | clumps).mean() >= _MOSTLY)
@@ -287,7 +296,7 @@ def _pace(facts: Facts, evidence: list[str]) -> Finding:
     found = (
         _interference(facts, evidence)
         or _contention(facts, evidence)
-        or slower_group(facts, _pace_ns(facts), "the time per token")
+        or slower_group(facts, _pace_ns(facts), "time per token")
     )
     if found is not None:
         return found

@@ -276,6 +276,13 @@ class Facts:
         known = np.isfinite(values)
         return correlation(self.met[known], values[known])
 
+    def least_loaded(self, values: NDArray[np.float64]) -> float:
+        """Return the median of the tenth of units that met the fewest others; NaN if too few."""
+        known = np.flatnonzero(np.isfinite(values))
+        least = known[np.argsort(self.met[known], kind="stable")]
+        least = least[: max(MIN_POINTS, len(known) // 10)]
+        return float(np.median(values[least])) if len(least) >= MIN_POINTS else nan
+
     def quick_alone(self, values: NDArray[np.float64], long: float) -> bool:
         """
         Return whether a time is short without other requests.
@@ -286,10 +293,7 @@ class Facts:
         """
         if self.calibration is not None and self.calibration.intercept_ns <= _SHORT * long:
             return True
-        known = np.flatnonzero(np.isfinite(values))
-        least = known[np.argsort(self.met[known], kind="stable")]
-        least = least[: max(MIN_POINTS, len(known) // 10)]
-        return len(least) >= MIN_POINTS and float(np.median(values[least])) <= _SHORT * long
+        return self.least_loaded(values) <= _SHORT * long
 
     def explained_by(self, time: NDArray[np.float64], tokens: NDArray[np.float64]) -> str | None:
         """

@@ -210,8 +210,8 @@ def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Find
         if test.of_them >= _NEARLY_ALL and own >= SIMILAR * others:
             return Finding(
                 "slow_group",
-                f"requests of one {group.attribute} are slow: '{group.value}', because of {name}"
-                f" ({milliseconds(own)} against {milliseconds(others)})",
+                f"requests of one {group.attribute} are slow: '{group.value}', because of the"
+                f" {name} ({milliseconds(own)} against {milliseconds(others)})",
                 _lever(group, name),
                 (
                     (

@@ -157,7 +157,7 @@ def queue(facts: Facts) -> Finding | None:
         if elsewhere is not None:
             return elsewhere
     where = "in the server's queue"
-    if estimated:
+    if leader.uncertain > _ESTIMATED:
         where = "for the server to begin, in its queue or at a gateway that reports no time"
     segments: tuple[str, ...] = (SegmentName.QUEUE,)
     if facts.attribution.share(SegmentName.POOL_WAIT) > 0:
@@ -309,17 +309,20 @@ def behind_the_pool(facts: Facts) -> Finding | None:
     wait_ns = facts.tail(facts.table.segment(name))
     held_ns = facts.attribution.tail_ns - facts.leader.mean_ns
     # Without a report, the wait contains the server's work.
+    waits = facts.table.segment(name)
+    varies = float(np.quantile(waits, 0.1)) <= _MOSTLY_IDLE * wait_ns
     is_idle = name != SegmentName.SERVER_WAIT and wait_ns >= _MOSTLY_IDLE * held_ns > 0
-    if parts[name] < _BEHIND_POOL and not is_idle:
+    if not (varies and (parts[name] >= _BEHIND_POOL or is_idle)):
+        # A wait that all have, however few others there are, is no queue behind the pool.
         return None
-    cause, waits, lever, refuted = _BEHIND[name]
+    cause, where, lever, refuted = _BEHIND[name]
     return Finding(
         cause,
-        f"requests wait {waits}, and others wait for their connections",
+        f"requests wait {where}, and others wait for their connections",
         lever,
         (
             f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection",
-            f"requests that have one wait {milliseconds(wait_ns)} {waits}",
+            f"requests that have one wait {milliseconds(wait_ns)} {where}",
         ),
         refuted,
         (SegmentName.POOL_WAIT, name),

@@ -616,7 +616,16 @@ def test_a_full_path_delivers_tokens_together(clumped: float, cause: str) -> Non
     """A gateway relays the stream of a request that it has let through as it arrives."""
     starts, transits, _ = _behind_a_link(45, 0.0)
     segments = {"network": transits, "decode": [1.0] * SIZE}
-    assert cause_of(segments, starts=starts, numbers={"clumped": [clumped] * SIZE}) == cause
+    late = np.where(np.array(transits) > 90, clumped, 0.0).tolist()
+    assert cause_of(segments, starts=starts, numbers={"clumped": late}) == cause
+
+
+def test_a_server_that_writes_tokens_together_is_no_full_path() -> None:
+    """It does so for requests without others too."""
+    starts, transits, _ = _behind_a_link(45, 0.0)
+    segments = {"network": transits, "decode": [1.0] * SIZE}
+    numbers = {"clumped": [0.75] * SIZE}
+    assert cause_of(segments, starts=starts, numbers=numbers) == "gateway_queue"
 
 
 @pytest.mark.parametrize(
@@ -625,8 +634,31 @@ def test_a_full_path_delivers_tokens_together(clumped: float, cause: str) -> Non
 )
 def test_connections_that_wait_are_not_too_few(behind: str, cause: str) -> None:
     """However long the wait for one is."""
-    segments = {"pool_wait": in_tail(5, 9_000), behind: [80.0] * SIZE, "prefill": [20.0] * SIZE}
+    waits = [20.0 + 60 * (number % 3) for number in range(SIZE)]
+    segments = {"pool_wait": in_tail(5, 9_000), behind: waits, "prefill": [10.0] * SIZE}
     assert cause_of(segments) == cause
+
+
+@pytest.mark.parametrize("behind", ["gateway", "queue"])
+def test_a_constant_wait_is_no_queue_behind_the_pool(behind: str) -> None:
+    """A path, or a batching window, takes as long for one request alone."""
+    segments = {"pool_wait": in_tail(5, 9_000), behind: [80.0] * SIZE, "prefill": [20.0] * SIZE}
+    assert cause_of(segments) == "client_pool"
+
+
+def test_tokens_that_arrive_at_once_were_held_back() -> None:
+    """Also without a report of the server, and with a calibration through the same proxy."""
+    tokens = np.random.default_rng(7).uniform(100, 400, SIZE)
+    numbers = {
+        "input_tokens": tokens.tolist(),
+        "output_tokens": [40.0] * SIZE,
+        "time_per_output_token": [20_000.0] * SIZE,
+    }
+    segments = {"server_wait": (400 + tokens / 10).tolist(), "decode": [0.5] * SIZE}
+    table = table_in_ms(segments, numbers=numbers, goal="p95 ttft")
+    found = diagnose_table(table, calibration=Calibration(400e6, 100e3)).finding
+    assert found is not None
+    assert found.cause == "buffering"
 
 
 def test_short_answers_of_a_quick_model_are_not_slow() -> None:
