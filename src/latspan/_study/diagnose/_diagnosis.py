@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,7 @@ from latspan._study.diagnose._server_rules import prefill_close_to_queue
 from latspan._study.diagnose._table import RequestTable, table_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._targets import Budget
+from latspan._units import NS_PER_MS
 from latspan.histogram import values_needed
 
 __all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
@@ -282,7 +284,8 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
         return result(
             Conclusion.UNDECIDED,
             f"At {goal}, {compared}, and {part(leader)} {of} is the work of a quick model. Whether"
-            f" that is too slow is not known: give the goal a limit, as in '{goal} < 100 ms'.",
+            f" that is too slow is not known: give the goal a limit, as in"
+            f" '{goal} < {_above(attribution.tail_ns)}'.",
         )
     is_close = runner_up is not None and attribution.lead <= 0
     prefill = prefill_close_to_queue(facts)
@@ -305,6 +308,12 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     else:
         sentence = f"{units} take little longer than typical ones; {leader.name} is {share}"
     return result(Conclusion.FIX, f"At {goal}, {sentence}{summary}.", finding)
+
+
+def _above(value_ns: float) -> str:
+    """Return a limit above a time, with one digit."""
+    digit = 10 ** math.floor(math.log10(max(value_ns, 1.0)))
+    return f"{math.ceil(value_ns / digit) * digit / NS_PER_MS:g} ms"
 
 
 _WHATEVER_LEADS: Final = frozenset({"cold_start", "slow_group"})
@@ -350,6 +359,8 @@ def _too_few(table: RequestTable, noun: str) -> str:
             f"Nothing to diagnose: none of {table.left_out:,} {noun} has the metric"
             f" {table.goal.metric}."
         )
+    if usable >= MIN_UNITS:
+        return f"Nothing to diagnose: {table.goal.metric} is 0 in all {usable:,} {noun}."
     needed = MIN_UNITS - usable
     given_up = table.count(table.cut)
     if given_up > usable:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._segments import SegmentName
+from latspan._segments import SegmentName, Source
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._line import MIN_POINTS, Line, correlation, fitted
@@ -38,6 +38,9 @@ __all__ = [
 
 CALIBRATING: Final = Goal("time_to_first_token", 50)
 """Goal of the table of a calibration."""
+
+_DIVIDED: Final = (SegmentName.QUEUE.value, SegmentName.PREFILL.value)
+"""Segments into which a calibration divides a wait."""
 
 _FOLLOWS: Final = 0.5
 _RISEN: Final = 1.4
@@ -162,7 +165,14 @@ def split_by(table: RequestTable, calibration: Calibration) -> RequestTable:
         segments[:, index] = before + part
         if part.any():
             uncertain[index] = 1.0
-    return replace(table, names=names, segments_ns=segments, uncertain=uncertain)
+    estimated = {name: Source.ESTIMATED for name in _DIVIDED if parts[name].any()}
+    return replace(
+        table,
+        names=names,
+        segments_ns=segments,
+        uncertain=uncertain,
+        sources={**table.sources, **estimated},
+    )
 
 
 class Facts:
