@@ -46,6 +46,9 @@ requests are long ones in any recording: with a lognormal length of sigma 0.4, t
 _MANY_TOKENS: Final = 300
 """Tokens of a typical answer from which answers are long, if the model is not slow."""
 
+_MANY: Final = 2.0
+"""Number of other requests at the server from which a batch may be what makes tokens slow."""
+
 _LOADED: Final = 1.3
 """Ratio of loaded to unloaded time per token from which batching explains it."""
 
@@ -181,12 +184,14 @@ def _tokens(facts: Facts) -> NDArray[np.float64]:
     """
     Return the number of tokens, or of chunks where it is unknown.
 
-    Servers count the tokens in which a model reasons as output, but these come before its answer.
+    Most providers count the tokens in which a model reasons as output, but these come before its
+    answer. Some count them apart, which shows if there are more of them.
     """
     tokens = facts.table.number("output_tokens")
     if np.isfinite(tokens[facts.attribution.tail]).mean() < 0.5:
         return facts.table.number("chunks")
-    return tokens - np.nan_to_num(facts.table.number("reasoning_tokens"))
+    reasoning = np.nan_to_num(facts.table.number("reasoning_tokens"))
+    return tokens if (reasoning > tokens).any() else tokens - reasoning
 
 
 def _number_of(facts: Facts) -> NDArray[np.float64]:
@@ -288,7 +293,26 @@ def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
             "slow requests have as many output tokens as typical ones",
             (SegmentName.DECODE,),
         )
-    return _slow_model(evidence)
+    return _in_a_batch(facts, evidence) or _slow_model(evidence)
+
+
+def _in_a_batch(facts: Facts, evidence: list[str]) -> Finding | None:
+    """Return the finding on a model that is slow under a load that never changes."""
+    load = facts.load_at_server
+    others = facts.typical(load)
+    if _is_calibrated(facts) or varies(load) or others < _MANY:
+        return None
+    return replace(
+        _slow_model(evidence),
+        summary="the model takes long per token in every request, by itself or because of its"
+        " batch",
+        lever="measure one request alone, latspan measure --calibrate: if its tokens are quick, cap"
+        " the batch; otherwise, quantize or use a smaller model",
+        evidence=(
+            *evidence,
+            f"about {others:.0f} other requests are at the server all the time",
+        ),
+    )
 
 
 def _pace(facts: Facts, evidence: list[str]) -> Finding:

@@ -355,9 +355,14 @@ class Facts:
         return _uncached(self.table)
 
     @cached_property
+    def prompt_tokens(self) -> NDArray[np.float64]:
+        """Prompt tokens, those that were read from a cache included."""
+        return _prompt(self.table)
+
+    @cached_property
     def cached_share(self) -> float:
         """Fraction of all prompt tokens that were read from a cache; NaN if it is not known."""
-        cached, prompt = _cached(self.table), self.table.number("input_tokens")
+        cached, prompt = _cached(self.table), self.prompt_tokens
         known = ~np.isnan(cached) & ~np.isnan(prompt)
         total = prompt[known].sum()
         return float(cached[known].sum() / total) if total else nan
@@ -465,13 +470,23 @@ def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.flo
 
 
 def _uncached(table: RequestTable) -> NDArray[np.float64]:
-    return table.number("input_tokens") - np.nan_to_num(_cached(table), nan=0.0)
+    return _prompt(table) - np.nan_to_num(_cached(table), nan=0.0)
+
+
+def _prompt(table: RequestTable) -> NDArray[np.float64]:
+    """
+    Return the prompt tokens of each unit, cached ones included.
+
+    Some providers count cached tokens apart, which shows if there are more of them than input.
+    """
+    tokens, cached = table.number("input_tokens"), np.nan_to_num(table.number("cached_tokens"))
+    return tokens + cached if (cached > tokens).any() else tokens
 
 
 def _cached(table: RequestTable) -> NDArray[np.float64]:
     """Return the cached prompt tokens, from the response or from the server's metrics."""
     cached = table.number("cached_tokens")
-    sampled = table.number("cache_hit_ratio") * table.number("input_tokens")
+    sampled = table.number("cache_hit_ratio") * _prompt(table)
     return np.where(np.isnan(cached), sampled, cached)
 
 

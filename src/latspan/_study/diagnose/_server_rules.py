@@ -331,11 +331,11 @@ def behind_the_pool(facts: Facts) -> Finding | None:
 
 def prefill(facts: Facts) -> Finding:
     """Return the finding on the time in which the server processes the prompt."""
-    tokens = facts.tail(facts.table.number("input_tokens"))
+    tokens = facts.tail(facts.prompt_tokens)
     uncached = facts.tail(facts.uncached_tokens)
     evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
     if not isnan(tokens):
-        slow, typical = facts.means(facts.table.number("input_tokens"))
+        slow, typical = facts.means(facts.prompt_tokens)
         evidence.append(
             f"slow requests have {slow:,.0f} prompt tokens on average, typical ones {typical:,.0f}"
         )
@@ -440,7 +440,7 @@ def _reprocessed(facts: Facts) -> list[str]:
     Either a known part is the same in all prompts and is not read from a cache, or slow requests
     have as long prompts as others, and read less of them from a cache.
     """
-    prompt = facts.table.number("input_tokens")
+    prompt = facts.prompt_tokens
     tokens, uncached = facts.tail(prompt), facts.tail(facts.uncached_tokens)
     stable = facts.stable_tokens
     cached = 0 if isnan(facts.cached_share) else facts.cached_share

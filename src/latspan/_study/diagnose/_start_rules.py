@@ -151,12 +151,16 @@ def _chance(facts: Facts, slow: NDArray[np.bool_], begins: NDArray[np.int64]) ->
         slow: Which of the first requests are slow.
         begins: The starts.
     """
-    values = facts.table.value_ns
     rest = ~slow
     rest[begins] = False
-    as_slow = int((values[rest] > _AS_SLOW * float(np.median(values[slow]))).sum())
-    starts = int(slow[begins].sum())
+    as_slow, starts = int(_as_slow(facts, slow)[rest].sum()), int(slow[begins].sum())
     return hypergeometric_tail(starts, int(rest.sum()) + len(begins), as_slow + starts, len(begins))
+
+
+def _as_slow(facts: Facts, slow: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which requests are as slow as some slow ones."""
+    values = facts.table.value_ns
+    return values > _AS_SLOW * float(np.median(values[slow]))
 
 
 def _after_the_start(facts: Facts) -> _Cold | None:
@@ -183,7 +187,11 @@ def _slow_first(facts: Facts, begins: NDArray[np.int64], least: int) -> _Cold | 
     changes = np.bincount(begins, minlength=size + 1)
     changes -= np.bincount(np.minimum(ends, size), minlength=size + 1)
     cold = _slow_of(facts, np.cumsum(changes[:size]) > 0)
-    return None if cold is None or cold.slow[begins].mean() < _MOSTLY else cold
+    if cold is None or cold.slow[begins].mean() < _MOSTLY:
+        return None
+    # What is as slow in the middle of a busy time has another cause.
+    others = int((_as_slow(facts, cold.slow) & ~cold.slow).sum())
+    return None if others > _MOSTLY * cold.slow.sum() else cold
 
 
 def _slow_of(facts: Facts, first: NDArray[np.bool_]) -> _Cold | None:

@@ -721,3 +721,36 @@ def test_a_queue_by_the_wait_for_headers_is_no_tie_with_a_reported_prefill() -> 
     assert found.conclusion is Conclusion.FIX
     assert found.finding is not None
     assert found.finding.cause == "under_capacity"
+
+
+@pytest.mark.parametrize("name", ["cached_tokens", "reasoning_tokens"])
+def test_counts_of_providers_that_count_apart(name: str) -> None:
+    """Neither cached tokens nor those of reasoning are subtracted from counts without them."""
+    if name == "cached_tokens":
+        tokens, wait = in_tail(300, 4_300), in_tail(200, 1_700)
+        numbers = {"input_tokens": tokens, name: in_tail(4_000, 0), "output_tokens": [50.0] * SIZE}
+        segments, cause = {"server_wait": wait, "decode": _EVEN}, "reprocessed_prefix"
+    else:
+        answer = in_tail(100, 400)
+        numbers = {"output_tokens": answer, name: [500.0] * SIZE}
+        segments, cause = {"decode": [20 * each for each in answer]}, "output_length"
+    finding = diagnose_table(table_in_ms(segments, numbers=numbers)).finding
+    assert finding is not None
+    assert finding.cause == cause
+    assert " -" not in " ".join(finding.evidence)
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_load_that_never_changes_does_not_separate_a_batch_from_a_model(
+    *, calibrated: bool
+) -> None:
+    """A calibration does; without one, the sentence names both."""
+    starts = [100.0 * number for number in range(SIZE)]
+    segments = {"decode": [50.0 * 40] * SIZE}
+    numbers = {"output_tokens": [40.0] * SIZE, "input_tokens": [100.0] * SIZE}
+    table = table_in_ms(segments, numbers=numbers, starts=starts)
+    alone = Calibration(0.0, 0.0, 10e6) if calibrated else None
+    finding = diagnose_table(table, calibration=alone).finding
+    assert finding is not None
+    assert finding.cause == ("batch_contention" if calibrated else "slow_model")
+    assert ("because of its batch" in finding.summary) == (not calibrated)

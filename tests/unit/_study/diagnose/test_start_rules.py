@@ -67,3 +67,14 @@ def test_a_connection_that_was_closed_while_idle_is_no_cold_start(segment: str, 
     starts = [1_000.0 * (number // 10) + 60.0 * (number % 10) for number in range(SIZE)]
     segments = {segment: in_tail(20, 400), "decode": [10.0] * SIZE}
     assert cause_of(segments, starts=starts) == cause
+
+
+def test_what_is_as_slow_in_a_busy_time_is_no_cold_start() -> None:
+    """A report runs every minute, sometimes after an idle time, and is slow whenever it runs."""
+    starts, slow = [], []
+    for minute in range(SIZE // 8):
+        for number in range(8):
+            starts.append(60_000.0 * minute + 300 * number)
+            slow.append(number == (0 if minute % 2 else 6))
+    segments = {"retrieve": [3_000.0 if each else 20.0 for each in slow], "decode": [50.0] * SIZE}
+    assert cause_of(segments, starts=starts, kinds={"retrieve": "retrieve"}) == "retrieval"
