@@ -203,6 +203,10 @@ def _slow_of(facts: Facts, first: NDArray[np.bool_]) -> _Cold | None:
     slow = first & (values > _COLD * warm_ns)
     if not slow.any() or facts.are_larger(slow):
         return None
+    beyond = 1 - facts.table.goal.percentile / 100
+    if not facts.attribution.by_excess and slow.mean() < beyond:
+        # The percentile hardly differs from a typical value, and falls on a warm request.
+        return None
     # The band holds more units than were cold, so their share of its excess decides.
     excess = np.clip(np.nan_to_num(values[tail] - warm_ns), 0, None)
     share = float(excess[slow[tail]].sum() / excess.sum()) if excess.sum() else 0.0

@@ -78,3 +78,11 @@ def test_what_is_as_slow_in_a_busy_time_is_no_cold_start() -> None:
             slow.append(number == (0 if minute % 2 else 6))
     segments = {"retrieve": [3_000.0 if each else 20.0 for each in slow], "decode": [50.0] * SIZE}
     assert cause_of(segments, starts=starts, kinds={"retrieve": "retrieve"}) == "retrieval"
+
+
+def test_one_cold_request_is_not_what_all_others_wait_for() -> None:
+    """A connection of 400 ms is opened once, and each request is 190 ms away."""
+    random = np.random.default_rng(5)
+    network = 190 + random.exponential(2, SIZE)
+    segments = {"connect": [400.0] + [0.0] * (SIZE - 1), "network": network.tolist()}
+    assert cause_of(segments, goal="p95 ttft") == "network_distance"
