@@ -71,11 +71,9 @@ def test_a_connection_that_was_closed_while_idle_is_no_cold_start(segment: str, 
 
 def test_what_is_as_slow_in_a_busy_time_is_no_cold_start() -> None:
     """A report runs every minute, sometimes after an idle time, and is slow whenever it runs."""
-    starts, slow = [], []
-    for minute in range(SIZE // 8):
-        for number in range(8):
-            starts.append(60_000.0 * minute + 300 * number)
-            slow.append(number == (0 if minute % 2 else 6))
+    places = [(each // 8, each % 8) for each in range(SIZE)]
+    starts = [60_000.0 * minute + 300 * number for minute, number in places]
+    slow = [number == (0 if minute % 2 else 6) for minute, number in places]
     segments = {"retrieve": [3_000.0 if each else 20.0 for each in slow], "decode": [50.0] * SIZE}
     assert cause_of(segments, starts=starts, kinds={"retrieve": "retrieve"}) == "retrieval"
 
