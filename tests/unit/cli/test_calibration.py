@@ -60,7 +60,7 @@ def test_diagnose_uses_the_calibration_beside_the_recording(
     assert before["cause"]["name"] == "server_wait"
     assert after["cause"]["name"] == "under_capacity"
     assert f"The calibration is {alone.folder}, a load test at concurrency 1." in after["notes"]
-    assert "requests wait in the server's queue" in " ".join(capsys.readouterr().out.split())
+    assert "requests wait for the server to begin" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_calibration_is_of_the_same_system(tmp_path: Path) -> None:
