@@ -63,11 +63,14 @@ class _Cold(NamedTuple):
         slow: Which requests these are.
         warm_ns: Median of the requests that are no first ones, in nanoseconds.
         share: Their share of the time of the tail beyond that of warm requests.
+        idle_ns: Length of the idle times after which they come, in nanoseconds; 0 if they come
+            after the start of the recording.
     """
 
     slow: NDArray[np.bool_]
     warm_ns: float
     share: float
+    idle_ns: float = 0.0
 
 
 def cold_start(facts: Facts) -> Finding | None:
@@ -79,10 +82,14 @@ def cold_start(facts: Facts) -> Finding | None:
     if cold is None:
         return None
     cold_ns = float(np.median(facts.table.value_ns[cold.slow]))
+    when, lever = "a start", "warm up before users arrive: connections, model, caches"
+    if cold.idle_ns:
+        when = f"an idle time of {milliseconds(cold.idle_ns)} or more"
+        lever = "keep the system awake between requests, or warm it up before users come back"
     return Finding(
         "cold_start",
-        "the first requests after a start or an idle time are slow",
-        "warm up before users arrive: connections, model, caches",
+        f"the first requests after {when} are slow",
+        lever,
         (
             (
                 f"{int(cold.slow.sum())} of the first requests take {milliseconds(cold_ns)}, later"
@@ -111,7 +118,10 @@ def _after_idle_times(facts: Facts) -> _Cold | None:
         return None
     idle_ns = _idle_before(facts)
     begins = np.union1d([0], np.flatnonzero(idle_ns >= _IDLE_NS))
-    return _slow_first(facts, begins, _FIRST) or _after_shorter_idle_times(facts, idle_ns)
+    cold = _slow_first(facts, begins, _FIRST)
+    if cold is None:
+        return _after_shorter_idle_times(facts, idle_ns)
+    return cold._replace(idle_ns=_IDLE_NS) if len(begins) > 1 else cold
 
 
 def _after_shorter_idle_times(facts: Facts, idle_ns: NDArray[np.float64]) -> _Cold | None:
@@ -138,7 +148,7 @@ def _after_shorter_idle_times(facts: Facts, idle_ns: NDArray[np.float64]) -> _Co
         seldom = float(cold.slow[others].mean()) if others.any() else 0.0
         is_often = cold.slow[begins].mean() >= max(_STARTS, _TWICE * seldom)
         if is_often and _chance(facts, cold.slow, begins) * len(lengths) < _CHANCE:
-            return cold
+            return cold._replace(idle_ns=float(idle_ns[begins][cold.slow[begins]].min()))
     return None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.tables import SIZE, cause_of, in_tail
+from latspan._study.diagnose import diagnose_table
+from support.tables import SIZE, cause_of, in_tail, table_in_ms
 
 _EVEN = [100.0] * SIZE
 
@@ -84,3 +85,13 @@ def test_one_cold_request_is_not_what_all_others_wait_for() -> None:
     network = 190 + random.exponential(2, SIZE)
     segments = {"connect": [400.0] + [0.0] * (SIZE - 1), "network": network.tolist()}
     assert cause_of(segments, goal="p95 ttft") == "network_distance"
+
+
+def test_the_length_of_the_idle_times_is_stated() -> None:
+    """It is what a system must be kept awake for."""
+    starts = [1_000.0 * (number // 10) + 60.0 * (number % 10) for number in range(SIZE)]
+    segments = {"server_wait": in_tail(20, 400), "decode": [10.0] * SIZE}
+    finding = diagnose_table(table_in_ms(segments, starts=starts)).finding
+    assert finding is not None
+    assert finding.summary == "the first requests after an idle time of 430 ms or more are slow"
+    assert finding.lever.startswith("keep the system awake")
