@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from latspan import semconv
 from latspan._study.diagnose import diagnose_table
@@ -84,6 +85,8 @@ def _served(*, precedence: bool) -> tuple[list[float], list[float], list[str], l
 def test_a_group_that_others_overtake_in_a_queue_is_slow() -> None:
     """It need not fill the tail: others wait too, but not because of their order."""
     starts, waits, tenants, first = _served(precedence=True)
+    # Of one request, the time to the first token is not known.
+    first[0] = float("nan")
     table = table_in_ms(
         {"queue": waits, "prefill": [5.0] * SIZE},
         starts=starts,
@@ -119,3 +122,52 @@ def test_slow_tokens_of_one_group_are_its_own() -> None:
     assert finding is not None
     assert finding.cause == "slow_group"
     assert "because of the time per token (45.0 ms against 12.0 ms)" in finding.summary
+
+
+def test_a_group_that_is_the_load_is_not_overtaken() -> None:
+    """Others go ahead of it, and its own requests are what it waits for."""
+    starts, waits, _, _ = _served(precedence=False)
+    is_few = np.arange(SIZE) % 20 == 0
+    queue = np.where(is_few, 0.0, np.array(waits) + 40)
+    cause = cause_of(
+        {"queue": queue.tolist(), "prefill": [5.0] * SIZE},
+        starts=starts,
+        groups={"tenant": ["few" if each else "most" for each in is_few]},
+        numbers={"time_to_first_token": ((queue + 5) * 1e6).tolist()},
+        goal="p95 ttft",
+    )
+    assert cause == "under_capacity"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_equal_replicas_are_no_slow_group_by_chance(seed: int) -> None:
+    """One of two equal queues is the longer one for a while, and as fast at the same load."""
+    random = np.random.default_rng(seed)
+    starts = np.cumsum(random.exponential(10, SIZE))
+    replicas: list[int] = random.integers(0, 2, SIZE).tolist()
+    waits, free = np.zeros(SIZE), [0.0, 0.0]
+    for number, replica in enumerate(replicas):
+        free[replica] = max(free[replica], starts[number]) + random.exponential(18)
+        waits[number] = free[replica] - starts[number]
+    first = ((waits + 5) * 1e6).tolist()
+    cause = cause_of(
+        {"queue": waits.tolist(), "prefill": [5.0] * SIZE},
+        starts=starts.tolist(),
+        groups={"replica": [f"r{each}" for each in replicas]},
+        numbers={"time_to_first_token": first},
+        goal="p95 ttft",
+    )
+    assert cause == "under_capacity"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "is_place"),
+    [("http.response.header.x-replica", True), ("user.timezone", False), ("serverless", False)],
+)
+def test_only_a_place_can_be_left(attribute: str, is_place: bool) -> None:
+    """A word of the attribute's name shows it, and a part of a word does not."""
+    values = ["b" if number % 10 == 0 else "a" for number in range(SIZE)]
+    table = table_in_ms({"decode": in_tail(100, 900)}, groups={attribute: values})
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert ("out of the rotation" in finding.lever) == is_place

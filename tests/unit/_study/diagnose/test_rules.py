@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from latspan import semconv
+from latspan._segments import Source
 from latspan._study.diagnose import Calibration, Conclusion, diagnose_table
 from latspan._study.diagnose import _decode_rules as decode_rules
 from latspan._study.diagnose import _server_rules as server_rules
@@ -656,9 +657,17 @@ def test_tokens_that_arrive_at_once_were_held_back() -> None:
     }
     segments = {"server_wait": (400 + tokens / 10).tolist(), "decode": [0.5] * SIZE}
     table = table_in_ms(segments, numbers=numbers, goal="p95 ttft")
-    found = diagnose_table(table, calibration=Calibration(400e6, 100e3)).finding
-    assert found is not None
-    assert found.cause == "buffering"
+    diagnosis = diagnose_table(table, calibration=Calibration(400e6, 100e3))
+    assert diagnosis.finding is not None
+    assert diagnosis.finding.cause == "buffering"
+    sources = {share.name: share.source for share in diagnosis.shares}
+    assert sources["prefill"] is Source.ESTIMATED
+
+
+def test_calls_that_take_no_time_are_not_too_few() -> None:
+    """All have the metric, and it is 0."""
+    found = diagnose_table(table_in_ms({"decode": [0.0] * SIZE}))
+    assert found.sentence == "Nothing to diagnose: duration is 0 in all 400 calls."
 
 
 def test_short_answers_of_a_quick_model_are_not_slow() -> None:
