@@ -16,7 +16,7 @@ Runs of one fault resemble one another, so intervals are of faults: they come fr
 faults.
 
 Reproduce: ``make bench-diagnose ARGS=sockets`` judges the kept recordings; with ``--record SEED``,
-recordings are made again (some 25 minutes) and kept under that seed.
+recordings are made again (some 11 minutes) and kept under that seed.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 
 from latspan._drawing import percent
 from latspan._segments import SegmentName, Stage
-from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._facts import CLUMPED, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 from latspan._study.diagnose._line import beyond
 
@@ -39,8 +39,8 @@ _FOLLOWS: Final = 0.5
 _AFTER: Final = 0.15
 """Weight of the time after the last token from which the path itself delays bytes."""
 
-_CLUMPED: Final = 0.5
-"""Fraction of the chunks of slow streams that arrive together from which a path is full."""
+_FEWER: Final = 0.5
+"""Fraction of the clumps of slow streams below which quick ones have fewer of them."""
 
 _STAGE_CAUSES: Final = {
     Stage.RETRIEVE: (
@@ -202,7 +202,7 @@ def _full_path(facts: Facts, transit: NDArray[np.float64]) -> str | None:
     column = facts.table.number("clumped")
     clumped, quick = facts.tail(column), facts.least_loaded(column)
     # A server that writes several tokens at once does so without load too.
-    if clumped >= _CLUMPED and quick < _CLUMPED * clumped:
+    if clumped >= CLUMPED and quick < _FEWER * clumped:
         return f"{percent(clumped)} of the chunks of slow responses arrive together with others"
     by_size = beyond(facts.table.number("input_tokens"), transit, facts.met)
     if by_size < _FOLLOWS:

@@ -16,7 +16,7 @@ import numpy as np
 
 from latspan._metrics import FIRST_TOKENS, OF_PACE
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import VARIED, Facts, varies
+from latspan._study.diagnose._facts import CLUMPED, VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
 from latspan._study.diagnose._group_rules import slower_group
 from latspan._study.diagnose._line import CORRELATED, beyond, linear
@@ -80,9 +80,6 @@ Time per token of a stream of several tokens up to which they arrive at once. Th
 write some thousand tokens per second to one stream.
 """
 
-_CLUMPED: Final = 0.5
-"""Fraction of the chunks of a stream that arrive together from which it arrives in clumps."""
-
 _CLUMPS_APART: Final = 0.3
 """Time between two clumps over the wait before the first token from which they belong together."""
 
@@ -109,7 +106,7 @@ def is_buffered(facts: Facts) -> bool:
     many = table.number("output_tokens")[tail] >= _SEVERAL
     held |= many & (table.number("time_per_output_token")[tail] <= _AT_ONCE_NS)
     longest = table.number("chunk_gap_max")[tail] >= _CLUMPS_APART * facts.leader.mean_ns
-    clumps = longest & (table.number("clumped")[tail] >= _CLUMPED)
+    clumps = longest & (table.number("clumped")[tail] >= CLUMPED)
     return bool((held | clumps).mean() >= _MOSTLY)
 
 

@@ -23,10 +23,13 @@ from latspan._study.diagnose._table import RequestTable
 from latspan._units import NS_PER_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 __all__ = [
     "CALIBRATING",
+    "CLUMPED",
     "SIMILAR",
     "VARIED",
     "Calibration",
@@ -66,6 +69,12 @@ _PARTS: Final = 4
 
 SIMILAR: Final = 1.3
 """Ratio of two lengths, or of two medians, below which they are alike."""
+
+CLUMPED: Final = 0.5
+"""Fraction of the chunks of a stream that arrive together from which it arrives in clumps."""
+
+_SIZES: Final = ("input_tokens", "output_tokens")
+"""Numbers on which the time of a request depends, whatever the system does."""
 
 VARIED: Final = 1.0
 """Number of requests by which a high load exceeds a low one."""
@@ -276,10 +285,7 @@ class Facts:
     @cached_property
     def met_at_server(self) -> NDArray[np.float64]:
         """Number of other units in flight at the same server when each unit started."""
-        result = np.zeros(len(self.table))
-        for server in self.servers:
-            result[server] = _met(self.table, server)
-        return result
+        return self._of_each(semconv.SERVER_ADDRESS, _met)
 
     def follows_load(self, values: NDArray[np.float64]) -> float:
         """Return the rank correlation of a column with the requests met, in [-1, 1]."""
@@ -379,9 +385,17 @@ class Facts:
 
     def in_flight_of(self, attribute: str) -> NDArray[np.float64]:
         """Return the mean number of other units in flight with the same value of an attribute."""
+        return self._of_each(attribute, _in_flight)
+
+    def _of_each(
+        self,
+        attribute: str,
+        column_of: Callable[[RequestTable, NDArray[np.bool_]], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """Return a column that is computed from the units of each value of an attribute alone."""
         result = np.zeros(len(self.table))
         for members in self._each(attribute):
-            result[members] = _in_flight(self.table, members)
+            result[members] = column_of(self.table, members)
         return result
 
     @cached_property
@@ -434,9 +448,14 @@ class Facts:
         codes, _ = self.table.groups[attribute]
         return [codes == code for code in np.unique(codes)]
 
+    @cached_property
+    def knows_sizes(self) -> bool:
+        """Whether the lengths of all prompts and answers are known."""
+        return all(bool(np.isfinite(self.table.number(name)).all()) for name in _SIZES)
+
     def are_larger(self, inside: NDArray[np.bool_]) -> bool:
         """Return whether some units have longer prompts or answers than the others."""
-        for name in ("input_tokens", "output_tokens"):
+        for name in _SIZES:
             values = self.table.number(name)
             own = values[inside & ~np.isnan(values)]
             others = values[~inside & ~np.isnan(values)]

@@ -62,7 +62,6 @@ _MINORITY: Final = 0.5
 _EMPTY: Final = 0.5
 """Wait of the quickest tenth over the mean wait, below which a queue is empty at times."""
 
-_SIZES: Final = ("input_tokens", "output_tokens")
 _PLACES: Final = frozenset({"backend", "host", "instance", "node", "pod", "replica", "server"})
 """Words in the names of attributes whose values are places that requests need not use."""
 
@@ -135,7 +134,7 @@ def slow_group(facts: Facts) -> Finding | None:
         # The rule of the segment explains that.
         return None
     segment, own, others = _slower_in(facts, group)
-    known = all(np.isfinite(facts.table.number(each)).all() for each in _SIZES)
+    alike = "; its prompts and answers are not longer" if facts.knows_sizes else ""
     return Finding(
         "slow_group",
         f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
@@ -148,7 +147,7 @@ def slow_group(facts: Facts) -> Finding | None:
             ),
             (
                 f"its median is {milliseconds(own_ns)}, {times(own_ns / max(others_ns, 1.0))} that"
-                f" of the others{'; its prompts and answers are not longer' if known else ''}"
+                f" of the others{alike}"
             ),
         ),
         f"the same requests are as slow with another {group.attribute}",
@@ -160,8 +159,9 @@ def overtaken_group(facts: Facts) -> Finding | None:
     """
     Return the finding if a queue is not served in order, at the cost of one group.
 
-    In a queue for too little capacity, everybody waits for those before him. If the requests of one
-    group wait while later ones of others begin, these have precedence, or places of their own.
+    In a queue for too little capacity, each request waits for those that came before it. If the
+    requests of one group wait while later ones of others begin, these have precedence, or places of
+    their own.
     """
     if facts.leader.name != SegmentName.QUEUE:
         return None

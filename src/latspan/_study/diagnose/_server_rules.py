@@ -306,14 +306,14 @@ def behind_the_pool(facts: Facts) -> Finding | None:
     """
     parts = {name: facts.attribution.share(name) for name in _BEHIND}
     name = max(parts, key=parts.__getitem__)
-    wait_ns = facts.tail(facts.table.segment(name))
-    held_ns = facts.attribution.tail_ns - facts.leader.mean_ns
-    # Without a report, the wait contains the server's work.
     waits = facts.table.segment(name)
-    varies = float(np.quantile(waits, 0.1)) <= _MOSTLY_IDLE * wait_ns
-    is_idle = name != SegmentName.SERVER_WAIT and wait_ns >= _MOSTLY_IDLE * held_ns > 0
-    if not (varies and (parts[name] >= _BEHIND_POOL or is_idle)):
+    wait_ns, held_ns = facts.tail(waits), facts.attribution.tail_ns - facts.leader.mean_ns
+    if float(np.quantile(waits, 0.1)) > _MOSTLY_IDLE * wait_ns:
         # A wait that all have, however few others there are, is no queue behind the pool.
+        return None
+    # Without a report, the wait contains the server's work.
+    is_idle = name != SegmentName.SERVER_WAIT and wait_ns >= _MOSTLY_IDLE * held_ns > 0
+    if parts[name] < _BEHIND_POOL and not is_idle:
         return None
     cause, where, lever, refuted = _BEHIND[name]
     return Finding(
