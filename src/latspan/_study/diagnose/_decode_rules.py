@@ -19,7 +19,7 @@ from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import CLUMPED, VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
 from latspan._study.diagnose._group_rules import slower_group
-from latspan._study.diagnose._line import CORRELATED, beyond, linear
+from latspan._study.diagnose._line import CORRELATED, beyond, explained_parts, linear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +58,9 @@ _LOAD_EXPLAINS: Final = 0.5
 _PROMPTS_EXPLAIN: Final = 0.2
 """Fraction of the excess per token that must follow from the prompts of other requests."""
 
+_MORE: Final = 2.0
+"""Part of the load in the time per token, over that of prompts, from which the load explains it."""
+
 _TRENDS: Final = 0.5
 """Rank correlation with time from which a pace becomes worse, whatever overlaps with it."""
 
@@ -72,6 +75,9 @@ _PAUSED: Final = 0.1
 
 _MOSTLY: Final = 0.5
 """Fraction of a stream's time in stalls, or of streams that are held back, that counts."""
+
+_STREAMED: Final = 0.5
+"""Rank correlation of decode with reasoning tokens from which these are in the stream."""
 
 _SEVERAL: Final = 10
 _AT_ONCE_NS: Final = 0.1e6
@@ -188,7 +194,12 @@ def _tokens(facts: Facts) -> NDArray[np.float64]:
     if np.isfinite(tokens[facts.attribution.tail]).mean() < 0.5:
         return facts.table.number("chunks")
     reasoning = np.nan_to_num(facts.table.number("reasoning_tokens"))
-    return tokens if (reasoning > tokens).any() else tokens - reasoning
+    if (reasoning > tokens).any():
+        return tokens
+    visible, time = tokens - reasoning, facts.table.segment(SegmentName.DECODE)
+    # What takes time after the first token was streamed with the answer.
+    is_streamed = beyond(reasoning, time, visible) >= _STREAMED
+    return tokens if is_streamed else visible
 
 
 def _number_of(facts: Facts) -> NDArray[np.float64]:
@@ -317,6 +328,8 @@ def _pace(facts: Facts, evidence: list[str]) -> Finding:
     found = (
         _interference(facts, evidence)
         or _contention(facts, evidence)
+        or _unseen_stalls(facts, evidence)
+        or _long_contexts(facts, evidence)
         or slower_group(facts, _pace_ns(facts), "time per token")
     )
     if found is not None:
@@ -334,19 +347,12 @@ def _pace(facts: Facts, evidence: list[str]) -> Finding:
 
 def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
     """Return the finding that tokens take longer while other requests are decoded."""
-    load, pace = facts.load_at_server, _pace_ns(facts)
-    unloaded, slow = _unloaded(facts, pace), facts.tail(pace)
+    load = facts.load_at_server
     busy = facts.tail(load)
-    if not slow >= _LOADED * unloaded > 0:
+    always = _is_calibrated(facts) and busy >= VARIED and not varies(load)
+    ratio = _loaded(facts)
+    if ratio is None or not (always or _is_by_load(facts, load)):
         return None
-    if not (_is_calibrated(facts) and busy >= VARIED and not varies(load)):
-        line = facts.line(load, pace)
-        least = _TRENDS if facts.trend(pace) >= _TRENDS else CORRELATED
-        if line is None or facts.follows_throughout(load, pace) < least:
-            return None
-        by_load = line.slope * (busy - _least_busy(facts))
-        if by_load < _LOAD_EXPLAINS * (slow - unloaded):
-            return None
     return Finding(
         "batch_contention",
         "decode slows down while other requests run",
@@ -355,13 +361,58 @@ def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
             *evidence,
             *kv_pressure(facts),
             (
-                f"a token takes {times(slow / unloaded)} as long with"
-                f" {busy:.0f} other requests at the server as without load"
+                f"a token takes {times(ratio)} as long with {busy:.0f} other requests at the server"
+                " as without load"
             ),
         ),
         "a token takes as long without other requests",
         (SegmentName.DECODE,),
     )
+
+
+def _long_contexts(facts: Facts, evidence: list[str]) -> Finding | None:
+    """
+    Return the finding that tokens take longer while requests with long prompts are decoded.
+
+    Each step of a batch reads the keys and values of all its prompts.
+    """
+    tokens, ratio = facts.tokens_at_server, _loaded(facts)
+    if ratio is None or not _is_by_load(facts, tokens):
+        return None
+    return Finding(
+        "batch_contention",
+        "decode slows down while other requests with long prompts run",
+        "limit the tokens of a batch, or separate long prompts",
+        (
+            *evidence,
+            *kv_pressure(facts),
+            (
+                f"a token takes {times(ratio)} as long with {facts.tail(tokens):,.0f} prompt tokens"
+                " of other requests at the server as without load"
+            ),
+        ),
+        "a token takes as long beside long prompts",
+        (SegmentName.DECODE,),
+    )
+
+
+def _loaded(facts: Facts) -> float | None:
+    """Return the time per token of slow requests over that without load; ``None`` if alike."""
+    pace = _pace_ns(facts)
+    unloaded, slow = _unloaded(facts, pace), facts.tail(pace)
+    return slow / unloaded if slow >= _LOADED * unloaded > 0 else None
+
+
+def _is_by_load(facts: Facts, load: NDArray[np.float64]) -> bool:
+    """Return whether the time per token follows a load, which explains most of its excess."""
+    pace = _pace_ns(facts)
+    line = facts.line(load, pace)
+    least = _TRENDS if facts.trend(pace) >= _TRENDS else CORRELATED
+    if line is None or facts.follows_throughout(load, pace) < least:
+        return False
+    lowest = 0.0 if facts.calibration is not None else float(np.nanquantile(load, 0.05))
+    excess_ns = facts.tail(pace) - _unloaded(facts, pace)
+    return line.slope * (facts.tail(load) - lowest) >= _LOAD_EXPLAINS * excess_ns
 
 
 def _is_calibrated(facts: Facts) -> bool:
@@ -379,13 +430,6 @@ def _unloaded(facts: Facts, pace: NDArray[np.float64]) -> float:
     return float(np.median(pace[least])) if len(least) else nan
 
 
-def _least_busy(facts: Facts) -> float:
-    """Return the number of other units in flight during the least loaded tenth."""
-    if facts.calibration is not None:
-        return 0.0
-    return float(np.quantile(facts.load_at_server, 0.05))
-
-
 def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     """
     Return the finding that other requests' prompts slow a stream down.
@@ -393,15 +437,21 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
     Both more prompts and more streams slow a batch down, and both grow with the load. The prompts
     are the cause if the time per token follows them beyond what the load explains, and more so
     than it follows the load beyond what they explain. The load is that at the start: a stream that
-    is slow overlaps with more others. The prompts must also explain a part of the excess, or most
-    of the time that typical requests need: if nearly all streams meet prompts, the slowest ones
-    need not meet more of them.
+    is slow overlaps with more others. For the same reason, the load during a stream may have twice
+    the part of the prompts in a plane through both, and no more. The prompts must also explain a
+    part of the excess, or most of the time that typical requests need: if nearly all streams meet
+    prompts, the slowest ones need not meet more of them.
     """
     met, load = prompts_met(facts), facts.met_at_server
     time = facts.table.segment(SegmentName.DECODE) / np.maximum(_number_of(facts), 1)
     by_prompts, by_load = beyond(met, time, load), beyond(load, time, met)
     line = facts.line(met, time)
     if line is None or by_prompts < max(CORRELATED, by_load):
+        return None
+    of_prompts, of_load = (
+        facts.tail(part) for part in explained_parts((met, facts.load_at_server), time)
+    )
+    if of_load > _MORE * of_prompts:
         return None
     (more, fewer), (slow, typical) = facts.means(met), facts.means(time)
     # By the values and not their ranks, which a few slow streams of another cause hardly change.
@@ -439,15 +489,18 @@ def _stalls(facts: Facts) -> Finding | None:
     stalled = _stalled(facts)
     if not np.isfinite(usual[tail]).any() or not len(typical):
         return None
-    evidence = (
+    evidence: tuple[str, ...] = (
         (
             f"stalls take {milliseconds(float(stalled[tail].mean()))} of slow requests,"
             f" {milliseconds(float(stalled[typical].mean()))} of typical ones"
         ),
-        f"half of the slow requests have a gap of {milliseconds(facts.tail(longest))} or more",
         f"a usual gap takes {milliseconds(facts.tail(usual))}",
     )
-    if _meets_prefills(facts):
+    if not isnan(facts.tail(longest)):
+        evidence += (
+            f"half of the slow requests have a gap of {milliseconds(facts.tail(longest))} or more",
+        )
+    if _meets_prefills(facts, np.nan_to_num(table.number("stalled"))):
         return _interfering(
             (*evidence, "long prompts of other requests begin during the stalled streams")
         )
@@ -465,6 +518,19 @@ def _stalls(facts: Facts) -> Finding | None:
         "stalls coincide with other requests",
         (SegmentName.DECODE,),
     )
+
+
+def _unseen_stalls(facts: Facts, evidence: list[str]) -> Finding | None:
+    """Return the finding that prompts stall streams of which only the time per token is known."""
+    if np.isfinite(facts.table.number("chunk_gap_median")[facts.attribution.tail]).any():
+        return None
+    pace = np.nan_to_num(_pace_ns(facts))
+    delays_ns = np.clip(pace - facts.typical(_pace_ns(facts)), 0, None) * np.nan_to_num(
+        _tokens(facts)
+    )
+    if not _meets_prefills(facts, delays_ns):
+        return None
+    return _interfering((*evidence, "long prompts of other requests begin during the slow streams"))
 
 
 def pausing(facts: Facts) -> Finding | None:
@@ -525,22 +591,42 @@ def prompts_met(facts: Facts) -> NDArray[np.float64]:
     return met
 
 
-def _meets_prefills(facts: Facts) -> bool:
-    """Return whether streams stall more if other requests' long prompts are processed meanwhile."""
-    table = facts.table
+def _meets_prefills(facts: Facts, delays_ns: NDArray[np.float64]) -> bool:
+    """
+    Return whether the long prompts of other requests delay streams.
+
+    Streams that meet such prompts are delayed more, and the prompts take long enough: each holds a
+    stream no longer than its own first token takes.
+
+    Args:
+        facts: The facts.
+        delays_ns: Delay of each stream, in nanoseconds.
+    """
+    table, tail = facts.table, facts.attribution.tail
     size, work = _prompt_sizes(facts)
-    start = table.start_ns.astype(np.float64)
-    first = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
-    begin = start + np.clip(first - work, 0, None)
+    first_ns = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
+    first = table.start_ns + first_ns
+    begin = first - np.minimum(work, first_ns)
     heavy = size >= _HEAVY * max(float(np.nanmedian(size)), 1.0)
     if heavy.sum() < 3:
         return False
-    met = np.zeros(len(table))
+    met_ns = np.zeros(len(table))
     for server in facts.servers:
-        begins = np.sort(begin[heavy & server])
-        ends = np.sort((start + first)[heavy & server])
-        # Those that began before the stream ended, without those that ended before it began.
-        before_end = np.searchsorted(begins, start[server] + table.duration_ns[server])
-        met[server] = before_end - np.searchsorted(ends, start[server] + first[server], "right")
-    line = facts.line((met > 0).astype(np.float64), _stalled(facts))
-    return line is not None and line.correlation >= _COINCIDE
+        prompts = heavy & server
+        begun = _summed(
+            begin[prompts], first_ns[prompts], (table.start_ns + table.duration_ns)[server]
+        )
+        met_ns[server] = begun - _summed(first[prompts], first_ns[prompts], first[server])
+    line = facts.line((met_ns > 0).astype(np.float64), delays_ns)
+    if line is None or line.correlation < _COINCIDE:
+        return False
+    return float(met_ns[tail].sum()) >= _MOSTLY * float(delays_ns[tail].sum())
+
+
+def _summed(
+    instants: NDArray[np.float64], times_ns: NDArray[np.float64], until: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sum of the times whose instants are not after each of other instants."""
+    order = np.argsort(instants, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(times_ns[order])])
+    return sums[np.searchsorted(instants[order], until, "right")]

@@ -383,6 +383,11 @@ class Facts:
         """Mean number of other units in flight at the same server during each unit."""
         return self.in_flight_of(semconv.SERVER_ADDRESS)
 
+    @cached_property
+    def tokens_at_server(self) -> NDArray[np.float64]:
+        """Mean number of prompt tokens of other units at the same server, NaN if not known."""
+        return self._of_each(semconv.SERVER_ADDRESS, _tokens_in_flight)
+
     def in_flight_of(self, attribute: str) -> NDArray[np.float64]:
         """Return the mean number of other units in flight with the same value of an attribute."""
         return self._of_each(attribute, _in_flight)
@@ -455,13 +460,13 @@ class Facts:
 
     def are_larger(self, inside: NDArray[np.bool_]) -> bool:
         """Return whether some units have longer prompts or answers than the others."""
-        for name in _SIZES:
-            values = self.table.number(name)
-            own = values[inside & ~np.isnan(values)]
-            others = values[~inside & ~np.isnan(values)]
-            if len(own) and len(others) and np.median(own) > SIMILAR * np.median(others):
-                return True
-        return False
+        return any(self.has_more(self.table.number(name), inside) for name in _SIZES)
+
+    def has_more(self, values: NDArray[np.float64], inside: NDArray[np.bool_]) -> bool:
+        """Return whether the median of a column is clearly larger in some units than in others."""
+        own = values[inside & ~np.isnan(values)]
+        others = values[~inside & ~np.isnan(values)]
+        return bool(len(own) and len(others) and np.median(own) > SIMILAR * np.median(others))
 
 
 def varies(load: NDArray[np.float64]) -> bool:
@@ -477,15 +482,26 @@ def _met(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def _in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return _mean_during(table, chosen, np.ones(int(chosen.sum())))
+
+
+def _tokens_in_flight(table: RequestTable, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return _mean_during(table, chosen, _prompt(table)[chosen])
+
+
+def _mean_during(
+    table: RequestTable, chosen: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the mean sum of the weights of the other units in flight during each unit."""
     start = table.start_ns[chosen].astype(np.float64)
     end = start + np.maximum(table.duration_ns[chosen], 1.0)
     times = np.concatenate([start, end])
-    steps = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
+    steps = np.concatenate([weights, -weights])
     order = np.argsort(times, kind="stable")
     times, running = times[order], np.cumsum(steps[order])
     area = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(times))])
     total = np.interp(end, times, area) - np.interp(start, times, area)
-    return total / (end - start) - 1
+    return total / (end - start) - weights
 
 
 def _uncached(table: RequestTable) -> NDArray[np.float64]:

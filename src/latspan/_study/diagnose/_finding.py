@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from latspan._drawing import percent
 from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._line import MIN_POINTS
 
 __all__ = ["Finding", "kv_pressure", "milliseconds", "times", "waiting"]
 
@@ -20,6 +23,10 @@ _KV_FULL: Final = 0.9
 """Used fraction of the KV cache from which requests wait for it, or are evicted from it."""
 
 _KV_NEARLY_FULL: Final = 0.8
+_FEW: Final = 0.5
+_KEPT: Final = 0.8
+"""Used fraction of the KV cache with half as many running requests, over that of slow ones, from
+which it contains what the server keeps of finished requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +84,30 @@ def kv_pressure(facts: Facts) -> list[str]:
     # If all requests wait about as long, typical ones show it too: a cache that a large request
     # waits for is not full.
     usage = kv[0] if facts.attribution.by_excess else max(kv)
-    if usage < _KV_FULL and not _next_does_not_fit(facts, kv[0]):
+    if not _is_full(facts, usage):
         return []
     return [f"the KV cache is {percent(usage)} full while requests wait"]
 
 
-def _next_does_not_fit(facts: Facts, usage: float) -> bool:
-    """Return whether requests wait, and the KV cache has no room for one more like the others."""
+def _is_full(facts: Facts, usage: float) -> bool:
+    """
+    Return whether the KV cache has no room for more requests like the others.
+
+    Some servers count what they keep of finished requests as used, although it gives way to others.
+    Then much less is running, and the cache is about as full.
+    """
     running, waits = facts.sampled("requests_running"), facts.sampled("requests_waiting")
+    if running is not None and _is_kept(facts, usage, running[0]):
+        return False
+    if usage >= _KV_FULL:
+        return True
     if running is None or waits is None or waits[0] <= 0 or running[0] < 1:
         return False
     return usage >= _KV_NEARLY_FULL and usage * (running[0] + 1) / running[0] > 1
+
+
+def _is_kept(facts: Facts, usage: float, running: float) -> bool:
+    """Return whether the KV cache is about as full with half as many running requests, or fewer."""
+    numbers, used = (facts.table.number(name) for name in ("requests_running", "kv_usage"))
+    few = used[(numbers <= _FEW * running) & np.isfinite(used)]
+    return len(few) >= MIN_POINTS and float(np.median(few)) >= _KEPT * usage

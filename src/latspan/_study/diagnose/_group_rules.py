@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from latspan._drawing import percent
+from latspan._metrics import OF_PACE
 from latspan._segments import SegmentName
 from latspan._study.diagnose._facts import SIMILAR, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
@@ -130,11 +131,17 @@ def slow_group(facts: Facts) -> Finding | None:
     own_ns, others_ns = float(np.nanmedian(values[inside])), float(np.nanmedian(values[~inside]))
     if own_ns < SIMILAR * others_ns or not _saves(facts, group):
         return None
-    if facts.are_larger(inside):
+    if facts.are_larger(inside) or facts.has_more(facts.uncached_tokens, inside):
         # The rule of the segment explains that.
         return None
     segment, own, others = _slower_in(facts, group)
-    alike = "; its prompts and answers are not longer" if facts.knows_sizes else ""
+    alike = "; its prompts and answers are not longer"
+    if not facts.knows_sizes:
+        alike = "; whether its prompts or answers are longer is not known"
+    elif facts.table.goal.metric in OF_PACE and facts.has_more(
+        facts.table.number("output_tokens"), ~inside
+    ):
+        alike = "; its answers are shorter, so that what each needs once counts more per token"
     return Finding(
         "slow_group",
         f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
@@ -303,7 +310,25 @@ def _is_slow_throughout(facts: Facts, group: _Group) -> bool:
     parts = np.array_split(np.arange(len(facts.table)), _PARTS)
     if sum(_is_slow(part, inside, values) for part in parts) < _PARTS - 1:
         return False
-    return _is_slow_at_equal_load(facts, group)
+    return _is_slow_beside_others(facts, group) and _is_slow_at_equal_load(facts, group)
+
+
+def _is_slow_beside_others(facts: Facts, group: _Group) -> bool:
+    """
+    Return whether a group is slower than the units of others that start just before or after.
+
+    A group that is active while everything is slow is as slow as the units next to it.
+    """
+    known = ~np.isnan(facts.table.value_ns)
+    own, others = np.flatnonzero(group.inside & known), np.flatnonzero(~group.inside & known)
+    if not len(own) or not len(others):
+        return False
+    after = np.searchsorted(others, own)
+    beside = np.concatenate(
+        [others[np.maximum(after - 1, 0)], others[np.minimum(after, len(others) - 1)]]
+    )
+    values = facts.table.value_ns
+    return bool(values[own].mean() > _SLOWER * values[beside].mean())
 
 
 def _is_slow_at_equal_load(facts: Facts, group: _Group) -> bool:

@@ -9,7 +9,16 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CORRELATED", "MIN_POINTS", "Line", "beyond", "correlation", "fitted", "linear"]
+__all__ = [
+    "CORRELATED",
+    "MIN_POINTS",
+    "Line",
+    "beyond",
+    "correlation",
+    "explained_parts",
+    "fitted",
+    "linear",
+]
 
 MIN_POINTS: Final = 10
 """Number of points below which no line is fitted."""
@@ -95,6 +104,20 @@ def linear(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     if len(first) < MIN_POINTS or not first.std() * second.std():
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
+
+
+def explained_parts(
+    x: tuple[NDArray[np.float64], ...], y: NDArray[np.float64]
+) -> list[NDArray[np.float64]]:
+    """
+    Return which part of one column each of the others explains, by a least-squares plane.
+
+    A part of a unit is NaN if its column is.
+    """
+    columns = np.column_stack([np.ones(len(y)), *x])
+    known = np.isfinite(columns).all(axis=1) & np.isfinite(y)
+    slopes = np.linalg.lstsq(columns[known], y[known], rcond=None)[0][1:]
+    return [slope * column for slope, column in zip(slopes, x, strict=True)]
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

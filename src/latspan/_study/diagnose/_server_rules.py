@@ -156,6 +156,10 @@ def queue(facts: Facts) -> Finding | None:
         elsewhere = _is_the_way(facts) or _is_delayed(facts)
         if elsewhere is not None:
             return elsewhere
+    elif leader.uncertain <= _ESTIMATED:
+        held = _is_held(facts)
+        if held is not None:
+            return held
     where = "in the server's queue"
     if leader.uncertain > _ESTIMATED:
         where = "for the server to begin, in its queue or at a gateway that reports no time"
@@ -197,7 +201,9 @@ def _come_in_bursts(facts: Facts) -> bool:
 
 def _arrivals(facts: Facts) -> list[str]:
     """Return the evidence that there are too many requests, and not bursts of them."""
-    waits = facts.table.segment(facts.leader.name)
+    waits, start = facts.table.segment(facts.leader.name), facts.table.start_ns
+    if np.ptp(start) < facts.leader.mean_ns:
+        return [f"all requests arrive within {milliseconds(float(np.ptp(start)))}"]
     if facts.trend(waits) >= _GROWS:
         first, *_, last = np.array_split(waits, _QUARTERS)
         return [
@@ -233,12 +239,12 @@ def _is_the_way(facts: Facts) -> Finding | None:
         reason = f"a request alone waits {milliseconds(first_ns)} for its first token as well"
         is_way = first_ns >= _WAY * leader.mean_ns
     elif len(alone) >= _MIN_ALONE:
-        quickest = float(np.quantile(alone, 0.1))
+        median = float(np.median(alone))
         reason = (
-            f"{len(alone):,} requests were alone at the server, and nine in ten of them wait"
-            f" {milliseconds(quickest)} or more, which is not queueing"
+            f"{len(alone):,} requests were alone at the server, and half of them wait"
+            f" {milliseconds(median)} or more, which is not queueing"
         )
-        is_way = quickest >= _WAY * leader.mean_ns
+        is_way = median >= _WAY * leader.mean_ns
     else:
         reason = (
             f"the wait hardly varies ({milliseconds(low)} to {milliseconds(high)} for eight in ten"
@@ -298,6 +304,41 @@ def _is_delayed(facts: Facts) -> Finding | None:
     )
 
 
+def _is_held(facts: Facts) -> Finding | None:
+    """
+    Return the finding if the server reports a queue for requests that come to an idle server.
+
+    A queue begins behind a request that does not wait. If the first request of a busy time waits as
+    long, something that is not in the recording holds it: the server pauses, or works for others.
+    """
+    waits = facts.table.segment(SegmentName.QUEUE)
+    slow = waits >= _WAY * facts.leader.mean_ns
+    waiting_before = np.nan_to_num(facts.table.number("requests_waiting")) > 0
+    held = periods = 0
+    for server in facts.servers:
+        first = (facts.met_at_server[server] == 0) & ~waiting_before[server]
+        period = np.cumsum(first)
+        begun_slow = np.concatenate([[False], (first & slow[server])[first]])
+        held += int((slow[server] & begun_slow[period]).sum())
+        periods += int(begun_slow.sum())
+    if periods < _MIN_DELAYED or held < _WAY * slow.sum():
+        return None
+    return Finding(
+        "random_stalls",
+        "the server holds requests although it has no others of this recording",
+        "look at what else it does at these times: maintenance, memory, other clients",
+        (
+            f"slow requests wait {milliseconds(facts.leader.mean_ns)} in the queue",
+            (
+                f"{percent(held / int(slow.sum()))} of them come in {periods:,} busy times whose"
+                " first request waits as well, although none was before it"
+            ),
+        ),
+        "the server's metrics show other requests at these times",
+        (SegmentName.QUEUE,),
+    )
+
+
 def behind_the_pool(facts: Facts) -> Finding | None:
     """
     Return the finding if connections are in use because requests wait for the server.
@@ -334,8 +375,8 @@ def prefill(facts: Facts) -> Finding:
     tokens = facts.tail(facts.prompt_tokens)
     uncached = facts.tail(facts.uncached_tokens)
     evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
-    if not isnan(tokens):
-        slow, typical = facts.means(facts.prompt_tokens)
+    slow, typical = facts.means(facts.prompt_tokens)
+    if not isnan(slow + typical):
         evidence.append(
             f"slow requests have {slow:,.0f} prompt tokens on average, typical ones {typical:,.0f}"
         )

@@ -9,7 +9,7 @@ import numpy as np
 from latspan._drawing import percent
 from latspan._metrics import OF_PACE
 from latspan._segments import SegmentName
-from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._facts import VARIED, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.stats import hypergeometric_tail
 
@@ -42,6 +42,9 @@ _CHANCE: Final = 0.01
 
 _STARTS: Final = 0.7
 """Fraction of the starts after an idle time that are slow, if the length of the time is a guess."""
+
+_AT_ONCE: Final = 1 / 3
+"""Time between slow requests, over that between others, from which they come in a short time."""
 
 _EARLY: Final = 0.2
 """Fraction of the requests that may be slow because the system has just started."""
@@ -79,7 +82,7 @@ def cold_start(facts: Facts) -> Finding | None:
         # A stream that has begun comes from a system that has started.
         return None
     cold = _after_idle_times(facts) or _after_the_start(facts)
-    if cold is None:
+    if cold is None or _come_at_once(facts, cold.slow):
         return None
     cold_ns = float(np.median(facts.table.value_ns[cold.slow]))
     when, lever = "a start", "warm up before users arrive: connections, model, caches"
@@ -100,6 +103,28 @@ def cold_start(facts: Facts) -> Finding | None:
         "requests in the middle of a busy time are as slow",
         (facts.leader.name,),
     )
+
+
+def _come_at_once(facts: Facts, slow: NDArray[np.bool_]) -> bool:
+    """
+    Return whether slow requests come in a short time, and meet more others than warm ones.
+
+    They may be slow because of one another, whether the system has just started or not. Users of
+    whom each waits for the response before the next request also send their first requests at once,
+    but as many of them are in flight later.
+    """
+    start_ns = facts.table.start_ns
+    apart_ns = np.diff(start_ns, prepend=start_ns[:1])
+    behind = slow.copy()
+    behind[1:] &= slow[:-1]
+    behind[0] = False
+    if behind.sum() < _MIN_STARTS or slow.all():
+        return False
+    load = facts.in_flight_at_server
+    met, usual = float(np.median(load[slow])), float(np.median(load[~slow]))
+    if met < max(usual + VARIED, _TWICE * usual):
+        return False
+    return bool(apart_ns[behind].mean() < _AT_ONCE * apart_ns[~slow].mean())
 
 
 def _idle_before(facts: Facts) -> NDArray[np.float64]:
