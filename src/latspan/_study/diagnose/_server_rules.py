@@ -372,7 +372,6 @@ def behind_the_pool(facts: Facts) -> Finding | None:
 
 def prefill(facts: Facts) -> Finding:
     """Return the finding on the time in which the server processes the prompt."""
-    tokens = facts.tail(facts.prompt_tokens)
     uncached = facts.tail(facts.uncached_tokens)
     evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
     slow, typical = facts.means(facts.prompt_tokens)
