@@ -605,7 +605,8 @@ def _meets_prefills(facts: Facts, delays_ns: NDArray[np.float64]) -> bool:
     table, tail = facts.table, facts.attribution.tail
     size, work = _prompt_sizes(facts)
     first_ns = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
-    first = table.start_ns + first_ns
+    start = table.start_ns.astype(np.float64)
+    first, end = start + first_ns, start + table.duration_ns
     begin = first - np.minimum(work, first_ns)
     heavy = size >= _HEAVY * max(float(np.nanmedian(size)), 1.0)
     if heavy.sum() < 3:
@@ -613,9 +614,7 @@ def _meets_prefills(facts: Facts, delays_ns: NDArray[np.float64]) -> bool:
     met_ns = np.zeros(len(table))
     for server in facts.servers:
         prompts = heavy & server
-        begun = _summed(
-            begin[prompts], first_ns[prompts], (table.start_ns + table.duration_ns)[server]
-        )
+        begun = _summed(begin[prompts], first_ns[prompts], end[server])
         met_ns[server] = begun - _summed(first[prompts], first_ns[prompts], first[server])
     line = facts.line((met_ns > 0).astype(np.float64), delays_ns)
     if line is None or line.correlation < _COINCIDE:

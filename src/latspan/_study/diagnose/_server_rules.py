@@ -156,10 +156,6 @@ def queue(facts: Facts) -> Finding | None:
         elsewhere = _is_the_way(facts) or _is_delayed(facts)
         if elsewhere is not None:
             return elsewhere
-    elif leader.uncertain <= _ESTIMATED:
-        held = _is_held(facts)
-        if held is not None:
-            return held
     where = "in the server's queue"
     if leader.uncertain > _ESTIMATED:
         where = "for the server to begin, in its queue or at a gateway that reports no time"
@@ -175,7 +171,7 @@ def queue(facts: Facts) -> Finding | None:
             "requests wait as long if they arrive evenly",
             segments,
         )
-    evidence += _arrivals(facts)
+    evidence += _arrivals(facts) + _unseen(facts)
     return Finding(
         "under_capacity",
         f"requests wait {where}",
@@ -304,39 +300,30 @@ def _is_delayed(facts: Facts) -> Finding | None:
     )
 
 
-def _is_held(facts: Facts) -> Finding | None:
+def _unseen(facts: Facts) -> list[str]:
     """
-    Return the finding if the server reports a queue for requests that come to an idle server.
+    Return the evidence that requests wait for something that is not in the recording.
 
     A queue begins behind a request that does not wait. If the first request of a busy time waits as
-    long, something that is not in the recording holds it: the server pauses, or works for others.
+    long, the server works for others, or it pauses.
     """
     waits = facts.table.segment(SegmentName.QUEUE)
     slow = waits >= _WAY * facts.leader.mean_ns
-    waiting_before = np.nan_to_num(facts.table.number("requests_waiting")) > 0
     held = periods = 0
     for server in facts.servers:
-        first = (facts.met_at_server[server] == 0) & ~waiting_before[server]
-        period = np.cumsum(first)
-        begun_slow = np.concatenate([[False], (first & slow[server])[first]])
-        held += int((slow[server] & begun_slow[period]).sum())
+        first = facts.met_at_server[server] == 0
+        begun_slow = np.concatenate([[False], slow[server][first]])
+        held += int((slow[server] & begun_slow[np.cumsum(first)]).sum())
         periods += int(begun_slow.sum())
     if periods < _MIN_DELAYED or held < _WAY * slow.sum():
-        return None
-    return Finding(
-        "random_stalls",
-        "the server holds requests although it has no others of this recording",
-        "look at what else it does at these times: maintenance, memory, other clients",
+        return []
+    return [
         (
-            f"slow requests wait {milliseconds(facts.leader.mean_ns)} in the queue",
-            (
-                f"{percent(held / int(slow.sum()))} of them come in {periods:,} busy times whose"
-                " first request waits as well, although none was before it"
-            ),
-        ),
-        "the server's metrics show other requests at these times",
-        (SegmentName.QUEUE,),
-    )
+            f"{percent(held / int(slow.sum()))} of the requests that wait come in {periods:,} busy"
+            " times whose first one waits as well, although none of this recording was before it:"
+            " the server works for others, or it pauses"
+        )
+    ]
 
 
 def behind_the_pool(facts: Facts) -> Finding | None:

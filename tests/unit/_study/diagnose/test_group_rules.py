@@ -171,3 +171,51 @@ def test_only_a_place_can_be_left(attribute: str, is_place: bool) -> None:
     finding = diagnose_table(table).finding
     assert finding is not None
     assert ("out of the rotation" in finding.lever) == is_place
+
+
+@pytest.mark.parametrize(("of_all", "cause"), [(True, "retrieval"), (False, "slow_group")])
+def test_a_group_that_is_active_while_all_are_slow_is_not_slow(*, of_all: bool, cause: str) -> None:
+    """Requests of others that start beside its own are as slow."""
+    random = np.random.default_rng(2)
+    phase = np.arange(SIZE) % 80 < 8
+    active = random.random(SIZE) < np.where(phase, 0.8, 0.03)
+    tenants = ["busy" if each else "other" for each in active]
+    slow = phase if of_all else active
+    segments = {"retrieve": np.where(slow, 1_000.0, 100.0).tolist(), "decode": _EVEN}
+    named = cause_of(segments, groups={"tenant": tenants}, kinds={"retrieve": "retrieve"})
+    assert named == cause
+
+
+def test_a_group_that_misses_the_cache_has_more_to_process() -> None:
+    """Its prompts are as long, and the cause is that they are processed again."""
+    turns = ["first" if number % 10 == 0 else "later" for number in range(SIZE)]
+    numbers = {
+        "input_tokens": [6_000.0 + number % 90 for number in range(SIZE)],
+        "cached_tokens": in_tail(5_500, 0),
+        "output_tokens": [30.0] * SIZE,
+    }
+    segments = {"prefill": in_tail(150, 1_800), "decode": _EVEN}
+    assert cause_of(segments, groups={"turn": turns}, numbers=numbers) == "reprocessed_prefix"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "evidence"),
+    [
+        ({}, "whether its prompts or answers are longer is not known"),
+        (
+            {"input_tokens": [50.0] * SIZE, "output_tokens": [9.0] * SIZE},
+            "its prompts and answers are not longer",
+        ),
+    ],
+)
+def test_the_evidence_states_whether_sizes_are_known(
+    numbers: dict[str, list[float]], evidence: str
+) -> None:
+    """Without the numbers of tokens, a slow group may only have more to do."""
+    tenants = ["B" if number % 10 == 0 else "A" for number in range(SIZE)]
+    segments = {"prefill": in_tail(200, 1_000), "decode": _EVEN}
+    table = table_in_ms(segments, groups={"tenant": tenants}, numbers=numbers)
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.cause == "slow_group"
+    assert finding.evidence[-1].endswith(evidence)

@@ -138,6 +138,44 @@ def test_a_full_cache_explains_a_queue() -> None:
     )
 
 
+@pytest.mark.parametrize(("idle", "cause"), [(0.1, "kv_cache"), (0.9, "under_capacity")])
+def test_a_cache_that_is_as_full_without_requests_is_not_the_limit(idle: float, cause: str) -> None:
+    """Some servers count what they keep of finished requests, which gives way to others."""
+    numbers = {
+        "kv_usage": in_tail(idle, 0.95),
+        "requests_running": in_tail(0, 4),
+        "requests_waiting": in_tail(0, 3),
+    }
+    assert cause_of({"queue": in_tail(5, 900)}, numbers=numbers) == cause
+
+
+def test_a_queue_without_a_request_before_it_has_evidence_of_others() -> None:
+    """None of the recording is in flight, and requests wait nevertheless."""
+    finding = diagnose_table(
+        table_in_ms({"queue": in_tail(5, 900), "decode": [9.0] * SIZE})
+    ).finding
+    assert finding is not None
+    assert finding.cause == "under_capacity"
+    assert finding.evidence[-1].startswith("100 % of the requests that wait come in 40 busy times")
+
+
+def test_requests_of_one_instant_do_not_wait_longer_and_longer() -> None:
+    """The order of such requests is no time."""
+    waits = [100.0 * number for number in range(SIZE)]
+    table = table_in_ms({"queue": waits, "decode": _EVEN}, starts=[0.0] * SIZE)
+    finding = diagnose_table(table).finding
+    assert finding is not None
+    assert finding.evidence[-1] == "all requests arrive within 0.0 ms"
+
+
+def test_what_delays_most_requests_alone_is_the_way() -> None:
+    """Three of four users are far from a server whose queue is estimated."""
+    near = [number % 4 == 0 for number in range(SIZE)]
+    segments = {"queue": [5.0 if each else 300.0 for each in near], "decode": _EVEN}
+    starts = [2_000.0 * number for number in range(SIZE)]
+    assert cause_of(segments, starts=starts, uncertain={"queue": 1.0}) == "network_distance"
+
+
 def test_connections_that_are_reused_are_a_long_way() -> None:
     """The time to connect is one of missing reuse only if connections are not reused."""
     segments = {"connect": in_tail(5, 900), "decode": _EVEN}
@@ -307,7 +345,7 @@ def test_stalls_beside_long_prompts_are_interference() -> None:
     met = [number % 10 == 4 for number in range(SIZE)]
     starts = [1_000.0 * number - (900 if tokens[number] > 500 else 0) for number in range(SIZE)]
     segments = {
-        "prefill": [400.0 if each > 500 else 10.0 for each in tokens],
+        "prefill": [1_100.0 if each > 500 else 10.0 for each in tokens],
         "decode": [1_500.0 if each else 400.0 for each in met],
     }
     numbers = {

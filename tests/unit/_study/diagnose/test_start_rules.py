@@ -95,3 +95,25 @@ def test_the_length_of_the_idle_times_is_stated() -> None:
     assert finding is not None
     assert finding.summary == "the first requests after an idle time of 430 ms or more are slow"
     assert finding.lever.startswith("keep the system awake")
+
+
+@pytest.mark.parametrize("idle_ms", [0, 60_000])
+def test_requests_that_come_at_once_are_no_cold_start(idle_ms: float) -> None:
+    """They are slow because of one another, whether they come first or not."""
+    size = 40
+    herd = [10.0 * number for number in range(size)]
+    later = [idle_ms + 10_000.0 + 1_000 * number for number in range(SIZE - size)]
+    segments = {"server_wait": [3_000.0] * size + [100.0] * len(later), "decode": [10.0] * SIZE}
+    assert cause_of(segments, starts=herd + later) == "server_wait"
+
+
+def test_users_who_wait_for_responses_may_begin_at_once() -> None:
+    """Eight users are in flight later as well, so their number makes none of them slow."""
+    users, values = 8, [4_000.0] * 8 + [400.0] * (SIZE - 8)
+    ready = [0.0] * users
+    starts: list[float] = []
+    for value in values:
+        user = int(np.argmin(ready))
+        starts.append(ready[user])
+        ready[user] += value
+    assert cause_of({"server_wait": values}, starts=starts) == "cold_start"
