@@ -66,7 +66,11 @@ class DiagnosisReport(Printable):
                 part = percent(attribution.weight(runner_up))
                 yield prose(f"- next is {runner_up.name}, with {part} {of}", options)
             yield prose(f"Try: {finding.lever}.", options, style="bold")
-            yield prose(f"It would be refuted if {finding.refuted_by}.", options, style=FAINT)
+            yield prose(
+                f"The cause, {finding.cause}, would be refuted if {finding.refuted_by}.",
+                options,
+                style=FAINT,
+            )
         # The report that a brief diagnosis follows has the notes on the recording.
         notes = filter(None, (diagnosis.given_up,)) if self.is_brief else diagnosis.remarks
         for note in notes:

@@ -20,13 +20,15 @@ pytest.importorskip("rich", reason="the extra study is not installed")
 _CLOSED: dict[str, Any] = {"load": {"pattern": "closed", "concurrency": 1}}
 
 
-def _alone(folder: Path) -> Recording:
-    """Write a calibration: 100 ms and 1 ms per prompt token."""
+def _alone(folder: Path, lag_s: float = 0.0) -> Recording:
+    """Write a calibration: 100 ms and 1 ms per prompt token, sent late by a lag."""
     calls = [
         call(number, at_ms=2_000 * number, ttft_ms=100 + number, prompt=number, number=0)
         for number in range(1, 41)
     ]
-    return load_test(folder, calls, [step(intended=40, **_CLOSED)])
+    lags = {"p50": lag_s, "p99": lag_s, "max": lag_s}
+    generator = {"dispatch_lag": lags, "loop_lag": dict.fromkeys(lags, 0.0), "busy": 0.1}
+    return load_test(folder, calls, [step(intended=40, generator=generator, **_CLOSED)])
 
 
 def _busy(folder: Path) -> Recording:
@@ -91,6 +93,26 @@ def test_a_calibration_that_cannot_be_read_is_left_out(
         file.write_bytes(b"\x00damaged")
     main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json"])
     assert json.loads(capsys.readouterr().out)["cause"]["name"] == "server_wait"
+
+
+@pytest.mark.parametrize(
+    ("given", "cause", "note"),
+    [
+        (False, "server_wait", "is invalid, and not used: requests were sent late"),
+        (True, "under_capacity", "is invalid: requests were sent late"),
+    ],
+)
+def test_an_invalid_calibration_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, given: bool, cause: str, note: str
+) -> None:
+    """One that was found is not used; one that was given is."""
+    busy = _busy(tmp_path / "busy")
+    alone = _alone(tmp_path / "alone", lag_s=0.5)
+    options = ["--calibration", str(alone.folder)] if given else []
+    main(["diagnose", str(busy.folder), "--goal", "p95 ttft", "--json", *options])
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert diagnosis["cause"]["name"] == cause
+    assert f"The calibration {alone.folder} {note}" in " ".join(diagnosis["notes"])
 
 
 def test_a_calibration_is_offered_once(tmp_path: Path) -> None:

@@ -299,7 +299,9 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
             finding,
         )
     low, high = (percent(min(max(each, 0.0), 1.0)) for each in attribution.interval(leader))
-    share = f"{percent(attribution.weight(leader))} {of} ({low} to {high})"
+    share = f"{percent(attribution.weight(leader))} {of}"
+    if low != high:
+        share += f" ({low} to {high})"
     summary = f": {finding.summary}" if finding is not None else ""
     if attribution.by_excess:
         sentence = f"{compared}; {leader.name} is {share}"

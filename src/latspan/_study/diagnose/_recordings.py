@@ -94,21 +94,29 @@ def diagnose_recording(
     every = read_table(recording, tuple(metrics), kind=goal.kind, gaps=True, beside=beside)
     calibrated: Calibration | None = None
     beside_it: Recording | None = None
+    fault = ""
     if calibration is not None:
-        calibrated = _calibration_from(calibration)
+        calibrated, fault = _calibration_from(calibration)
+        if fault:
+            notes.append(f"The calibration {calibration.folder} is invalid: {fault}.")
     elif others:
         calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
     elif (beside_it := calibration_beside(recording)) is not None:
         # A damaged neighbour is no reason to refuse this recording.
         with suppress(OSError, RecordingError):
-            calibrated = _calibration_from(beside_it)
+            calibrated, fault = _calibration_from(beside_it)
     judged = every.rows(every.measured(number if steps or reasons else None))
     if steps:
         caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
     table = units_of(judged, goal)
     if beside_it is not None and calibrated is not None and SegmentName.SERVER_WAIT in table.names:
-        notes.append(f"The calibration is {beside_it.folder}, a load test at concurrency 1.")
+        note = f"The calibration is {beside_it.folder}, a load test at concurrency 1."
+        if fault:
+            note = f"The calibration {beside_it.folder} is invalid, and not used: {fault}."
+        notes.append(note)
+    if beside_it is not None and fault:
+        calibrated = None
     return diagnose_table(
         table,
         calibration=calibrated,
@@ -124,12 +132,20 @@ def diagnose_recording(
     )
 
 
-def _calibration_from(recording: Recording) -> Calibration | None:
-    """Return the calibration of a recording, by the first step of a load test."""
+def _calibration_from(recording: Recording) -> tuple[Calibration | None, str]:
+    """
+    Return the calibration of a recording, by the first step of a load test.
+
+    Returns:
+        The calibration, and why the load test is invalid; empty if it is not.
+    """
     table = read_table(recording, (CALIBRATING.metric,))
+    fault = ""
     if _steps(recording):
+        caveats = summarize(recording).steps[0].caveats
+        fault = "; ".join(each.text for each in caveats if each.invalidates)
         table = table.rows(table.measured(0))
-    return calibrate(units_of(table, CALIBRATING))
+    return calibrate(units_of(table, CALIBRATING)), fault
 
 
 def calibration_beside(recording: Recording) -> Recording | None:

@@ -80,8 +80,8 @@ _QUARTERS: Final = 4
 _MIN_DELAYED: Final = 3
 
 _CALIBRATE: Final = (
-    "divide the wait with a calibration, latspan measure NAME --calibrate, or read the server's"
-    " metrics"
+    "divide the wait with a calibration (latspan measure --calibrate, with the same endpoint), or"
+    " read the server's metrics"
 )
 """Lever of a wait that nothing divides."""
 
