@@ -27,14 +27,15 @@ class StarletteInstrumentor(Instrumentor):
 
     def patch(self, patches: Patches) -> None:
         """
-        Patch the method that serves a request.
+        Patch the method that serves a request, and the one inside all middleware.
 
         It belongs to the class, so applications that exist already are covered too, also if they
         have built their middleware.
         """
         from starlette.applications import Starlette
+        from starlette.middleware.exceptions import ExceptionMiddleware
 
-        from latspan_asgi._applications import serving
+        from latspan_asgi._applications import handling, serving
 
         def call(wrapped: Any, app: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return serving(patches, wrapped, app, args, kwargs)
@@ -42,6 +43,7 @@ class StarletteInstrumentor(Instrumentor):
         # OpenTelemetry's instrumentation puts a subclass in the place of the class.
         (owner, *_) = [each for each in Starlette.__mro__ if "__call__" in vars(each)]
         patches.wrap(owner, "__call__", call)
+        patches.wrap(ExceptionMiddleware, "__call__", handling)
 
 
 def __getattr__(name: str) -> object:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from latspan._instrument import Patches, handle_internal_errors, track_inside
-from latspan_asgi._middleware import App, Receive, Scope, Send, serve
+from latspan._instrument import Patches, ServerRequest, handle_internal_errors, track_inside
+from latspan_asgi._middleware import SERVED, App, Receive, Scope, Send, serve
 
-__all__ = ["serving"]
+__all__ = ["handling", "serving"]
 
 _OTHER: Final = "opentelemetry.instrumentation.asgi"
 
@@ -45,6 +45,32 @@ def serving(
             track_inside(patches, other, "app", _tracked)
             begins_inside = True
     return wrapped(*args) if begins_inside else serve(wrapped, *args, app=app)
+
+
+async def handling(
+    wrapped: App, middleware: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """
+    Pass a request to the routes, as ``ExceptionMiddleware.__call__``, and record what they raise.
+
+    A middleware of the application that has the response in its hands, such as Starlette's
+    ``BaseHTTPMiddleware``, completes it before it raises the exception.
+
+    Args:
+        wrapped: The middleware's own ``__call__``.
+        middleware: The middleware, which handles the exceptions that are responses.
+        args: Scope, receive and send, as in the ASGI specification.
+        kwargs: Empty, unless a caller passes the arguments by name.
+    """
+    del middleware
+    try:
+        await wrapped(*args, **kwargs)
+    except Exception as error:
+        scope: Scope = args[0] if args else kwargs["scope"]
+        served: ServerRequest | None = scope.get(SERVED)
+        if served is not None:
+            served.raised(error)
+        raise
 
 
 def _has(app: Any, other: type) -> bool:

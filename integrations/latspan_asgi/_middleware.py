@@ -121,7 +121,14 @@ async def serve(
         if not timings.reveals:
             await call(scope, receive, send)
             return
-        reporting = TrackedResponse(tracked, send, timings, hold_headers=hold_headers, tracks=False)
+        reporting = TrackedResponse(
+            tracked,
+            send,
+            timings,
+            hold_headers=hold_headers,
+            method=scope["method"],
+            tracks=False,
+        )
         await call(scope, receive, reporting.send)
         await reporting.let_go()
         return
@@ -130,7 +137,9 @@ async def serve(
         await call(scope, receive, send)
         return
     scope[SERVED] = served
-    response = TrackedResponse(served, send, timings, hold_headers=hold_headers)
+    response = TrackedResponse(
+        served, send, timings, hold_headers=hold_headers, method=scope["method"]
+    )
 
     async def tracked_receive() -> Message:
         message = await receive()

@@ -22,6 +22,11 @@ Message = MutableMapping[str, Any]
 
 _WHOLE_BODIES: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 """Server extensions that send a whole body without passing its bytes in a message."""
+_BODILESS: Final = frozenset({204, 205, 304})
+"""Status codes of responses without a body (RFC 9110)."""
+_PARTIAL: Final = 206
+_FIXED: Final = ("content-digest", "repr-digest", "digest", "content-md5", "content-range")
+"""Headers that describe the bytes of a body, which may then not be changed."""
 _EVENT_ENDS: Final = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """Blank lines, which end an event according to the specification of event streams."""
 
@@ -35,6 +40,7 @@ class TrackedResponse:
         send: The server's ``send``.
         timings: The configured ``Server-Timing`` header.
         hold_headers: Whether the headers of a stream wait for the first part of its body.
+        method: The HTTP method.
         tracks: Whether the parts of the body are recorded; if not, a middleware further out does
             that, and this object only adds the timings.
     """
@@ -43,6 +49,7 @@ class TrackedResponse:
         "_end",
         "_head",
         "_holds",
+        "_method",
         "_send",
         "_served",
         "_streams",
@@ -58,9 +65,11 @@ class TrackedResponse:
         timings: ServerTimingHeader,
         *,
         hold_headers: bool,
+        method: str,
         tracks: bool = True,
     ) -> None:
         self._served = served
+        self._method = method
         self._tracks = tracks
         self._send = send
         self._timings = timings
@@ -106,9 +115,7 @@ class TrackedResponse:
             self._served.answering(status, headers)
         if self._holds and "content-length" not in headers:
             events = headers.get("content-type", "").lower().startswith("text/event-stream")
-            # Plain text must not be appended to a compressed body.
-            coding = headers.get("content-encoding", "identity").lower()
-            self._streams = events and coding == "identity"
+            self._streams = events and self._may_grow(status, headers)
             self._head = message
         else:
             await self._hand_over(self._with_timings(message))
@@ -128,11 +135,22 @@ class TrackedResponse:
         if not self._tracks:
             return
         self._served.wrote(before_ns, begins_a_stream=bool(body) and not is_last)
-        if is_last:
+        if is_last and self.gone:
+            self._served.disconnected()
+        elif is_last:
             # Starlette sends the response to an exception while it handles the exception. An
             # exception with a status code is a way to respond, and its status says as much.
             error = sys.exception()
             self._served.sent(None if hasattr(error, "status_code") else error)
+
+    def _may_grow(self, status: object, headers: Mapping[str, str]) -> bool:
+        """Return whether a comment may follow the last event: no body is fixed by its headers."""
+        if self._method == "HEAD" or status in _BODILESS or status == _PARTIAL:
+            return False
+        # Plain text must not be appended to a compressed body.
+        is_plain = headers.get("content-encoding", "identity").lower() == "identity"
+        is_fixed = "no-transform" in headers.get("cache-control", "").lower()
+        return is_plain and not is_fixed and all(name not in headers for name in _FIXED)
 
     async def _hand_over(self, message: Message) -> None:
         try:

@@ -139,6 +139,7 @@ class Runtime:
         captures_media: Whether captured content includes images, audio and files.
         emit: Emits an event for each inference; ``None`` if events are off.
         captures_in_events: Whether events include the content of requests and responses.
+        export_url_paths: Whether spans have the paths of URLs.
         request_stream_usage: Whether token counts are requested for streams.
         emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
         series_attributes: Names of the application's own span attributes that are series attributes
@@ -165,6 +166,7 @@ class Runtime:
     captures_media: bool = False
     emit: EmitEvent | None = None
     captures_in_events: bool = False
+    export_url_paths: bool = False
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
     series_attributes: tuple[str, ...] = ()

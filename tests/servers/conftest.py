@@ -110,7 +110,7 @@ def answering(*parts: bytes, status: int = 200, headers: Sequence[tuple[bytes, b
     """Return an application that answers with ``parts``."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
+        # It reads nothing: an application that has read the request would read a disconnect.
         await send({"type": "http.response.start", "status": status, "headers": [*headers]})
         for part in parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})

@@ -99,7 +99,6 @@ def test_it_is_a_child_of_the_callers_span_with_the_attributes_of_the_request(
     assert f"{span.parent.span_id:016x}" == TRACEPARENT.split("-")[2]
     assert dict(span.attributes) == {
         "http.request.method": "GET",
-        "url.path": "/chat",
         "url.scheme": "http",
         "server.address": "127.0.0.1",
         "server.port": 80,
@@ -389,6 +388,4 @@ def test_a_request_whose_url_is_excluded(monkeypatch: pytest.MonkeyPatch) -> Non
     with capture(clock=clock) as seen:
         for path in ("/health", "/chat"):
             assert Client(clock).ask(LatspanMiddleware(app), path).parts == [b"ok"]
-    assert len(seen.records) == 1
-    (span,) = seen.spans
-    assert (span.attributes or {})["url.path"] == "/chat"
+    assert (len(seen.records), len(seen.spans)) == (1, 1)

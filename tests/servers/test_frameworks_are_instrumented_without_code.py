@@ -20,8 +20,11 @@ from fastapi import APIRouter, BackgroundTasks, FastAPI, HTTPException, WebSocke
 from fastapi.responses import StreamingResponse
 from flask import Flask, Response, stream_with_context
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.responses import Response as StarletteResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
@@ -377,6 +380,33 @@ def test_a_background_task_does_not_extend_the_request(seen: Captured) -> None:
         ("GET /", Kind.REQUEST),
         ("summarize", Kind.REQUEST),
     ]
+
+
+@pytest.mark.parametrize(("fails", "outcome"), [(True, Outcome.ERROR), (False, Outcome.COMPLETED)])
+def test_an_exception_in_a_body_below_a_middleware(
+    seen: Captured, *, fails: bool, outcome: Outcome
+) -> None:
+    """``BaseHTTPMiddleware`` completes the response before it raises the exception."""
+
+    async def words(_request: Request) -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            yield b"a"
+            if fails:
+                raise LookupError
+
+        return StreamingResponse(body())
+
+    class Passing(BaseHTTPMiddleware):
+        async def dispatch(
+            self, request: Request, call_next: RequestResponseEndpoint
+        ) -> StarletteResponse:
+            return await call_next(request)
+
+    app = Starlette(routes=[Route("/chat", words)], middleware=[Middleware(Passing)])
+    client = TestClient(app, raise_server_exceptions=False)
+    assert client.get("/chat").content == b"a"
+    (served,) = _served(seen)
+    assert served.outcome is outcome
 
 
 def test_a_client_that_leaves_ends_the_request(seen: Captured) -> None:

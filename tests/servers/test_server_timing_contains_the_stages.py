@@ -89,6 +89,31 @@ def test_held_headers_contain_queue_and_prefill_and_a_comment_the_rest(
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "method", "header"),
+    [
+        (204, "POST", None),
+        (304, "GET", None),
+        (200, "HEAD", None),
+        (206, "GET", (b"content-range", b"bytes 0-8/9")),
+        (200, "GET", (b"Content-Digest", b"sha-256=:AAAA:")),
+        (200, "GET", (b"cache-control", b"no-cache, No-Transform")),
+    ],
+)
+def test_nothing_is_appended_to_a_body_that_is_fixed(
+    server: Server, status: int, method: str, header: tuple[bytes, bytes] | None
+) -> None:
+    """A response without a body stays without one, and bytes that headers describe stay so."""
+    headers = [EVENTS, *([] if header is None else [header])]
+    body = b"" if header is None else b"data: a\n\n"
+    app = answering(body, status=status, headers=headers)
+    client = server.serve(
+        _staged(server, app), scope={"method": method}, server_timing=True, hold_headers=True
+    )
+    assert client.body == body
+    assert b"server-timing" in client.headers
+
+
 @pytest.mark.parametrize("length", [b"1", b"0"])
 def test_an_answer_of_known_length_is_neither_held_nor_longer(
     server: Server, length: bytes

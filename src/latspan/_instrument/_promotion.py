@@ -105,6 +105,7 @@ def promoted(
             semconv.GEN_AI_OPERATION_NAME: api_format.operation,
             semconv.GEN_AI_PROVIDER_NAME: provider,
             semconv.GEN_AI_REQUEST_STREAM: True,
+            **({} if exchange.exports_path else {semconv.URL_FULL: exchange.origin}),
             **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
         },
         series={"provider": provider, **named},

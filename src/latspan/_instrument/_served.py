@@ -77,6 +77,7 @@ class ServerRequest:
         "_first_ns",
         "_method",
         "_now",
+        "_raised",
         "_route",
         "_scope",
         "_status",
@@ -99,6 +100,7 @@ class ServerRequest:
         self._now = now
         self._status: int | None = None
         self._first_ns: int | None = None
+        self._raised: BaseException | None = None
         self.headers: Mapping[str, str] = {}
         """Response headers, names in lower case."""
         scope.on_abandon = self.abandoned
@@ -121,7 +123,8 @@ class ServerRequest:
         Args:
             method: The HTTP method.
             scheme: ``http`` or ``https``.
-            path: The URL's path. The query is not recorded.
+            path: The URL's path, which is recorded only if ``export_url_paths`` is configured.
+                The query is never recorded.
             headers: Request headers, names in lower case. Only the trace context is read.
             server: Host and port that the request was sent to.
             route: Returns the route's template, ``None`` as long as no route has been found.
@@ -138,9 +141,10 @@ class ServerRequest:
         with handle_internal_errors("the start of a served request"), ExitStack() as exit_stack:
             known: dict[str, AttributeValue] = {
                 semconv.HTTP_REQUEST_METHOD: method,
-                semconv.URL_PATH: path,
                 semconv.URL_SCHEME: scheme,
             }
+            if runtime.export_url_paths:
+                known[semconv.URL_PATH] = path
             if method not in _METHODS:
                 known[semconv.HTTP_REQUEST_METHOD] = semconv.HTTP_REQUEST_METHOD_OTHER
                 known[semconv.HTTP_REQUEST_METHOD_ORIGINAL] = method
@@ -247,7 +251,19 @@ class ServerRequest:
                 outcome, error_type = refused, str(status)
                 if error is not None and refused is Outcome.ERROR:
                     error_type = error_type_of(error)
+            elif self._raised is not None:
+                self.failed(self._raised)
         self._end(outcome, error_type)
+
+    def raised(self, error: BaseException) -> None:
+        """
+        Record that an exception left the part of the application that produces the response.
+
+        A middleware between that part and the server may catch it and complete the response, whose
+        status has been sent.
+        """
+        if self._status is not None:
+            self._raised = error
 
     def disconnected(self) -> None:
         """End the request: the client disconnected before the response was complete."""
@@ -302,6 +318,7 @@ class ServerRequest:
             )
             # The function refers to the server's data of the request, which refers to this object.
             self._route = _no_route
+            self._raised = None
 
 
 def _no_route() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 
+from latspan import semconv
 from latspan._operations._call import ModelCall
 from latspan._operations._open_operations import open_operations
 from latspan._operations._operation import Operation
@@ -57,6 +59,17 @@ class HttpExchange(Operation):
             series={},
             sink=NoSink() if spanned_elsewhere else None,
         )
+
+    @property
+    def exports_path(self) -> bool:
+        """Whether the span of a call has the path of the URL."""
+        return self._runtime.export_url_paths
+
+    @property
+    def origin(self) -> str:
+        """The URL without its path: scheme, host and port."""
+        url = urlsplit(str(self._started_with.get(semconv.URL_FULL, "")))
+        return f"{url.scheme}://{url.netloc}"
 
     def promoted(
         self,

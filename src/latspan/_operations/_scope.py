@@ -26,7 +26,7 @@ there, so the child neither ends their spans nor records them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Final
 
@@ -62,6 +62,8 @@ from latspan._wire import server_timing
 __all__ = ["LocalScope", "request_around"]
 
 _next_id: Final = count(1).__next__
+_GIVEN_UP: Final = frozenset({Outcome.CLOSED_EARLY, Outcome.CANCELLED})
+"""Outcomes of a request that nobody waits for any more."""
 _OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
 """Outcomes that an outcome set by the application's code replaces."""
 
@@ -322,6 +324,8 @@ class LocalScope:
         self.finished = True
         self.on_abandon = None
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
+        if outcome in _GIVEN_UP and self.kind is not Kind.STAGE:
+            self._end_stages(outcome, ended_ns)
         if self._loop is not None:
             self._place.done_other_ns = self._loop.report_step(ended_ns)
         if self._watch is not None:
@@ -354,6 +358,16 @@ class LocalScope:
             inline=self._inline and not self._runtime.ends_on_worker,
         )
 
+    def _end_stages(self, outcome: Outcome, done_ns: int) -> None:
+        """
+        End the stages that are open inside it.
+
+        If a client has left, nobody may close the generator of the body that has an open stage.
+        """
+        for scope in tuple(open_scopes):
+            if scope.kind is Kind.STAGE and any(each is self for each in _around(scope)):
+                scope.end(outcome, done_ns=done_ns)
+
     def _record_end(
         self, outcome: Outcome, done_ns: int, error_type: str | None, known: Known
     ) -> None:
@@ -384,6 +398,14 @@ class LocalScope:
         # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
         publish_scope(observed, finished, known.name)
+
+
+def _around(scope: Scope) -> Iterator[Scope]:
+    """Yield the scopes around a scope, innermost first."""
+    outer = scope.outer
+    while outer is not None:
+        yield outer
+        outer = outer.outer
 
 
 def request_around(scope: Scope | None) -> LocalScope | None:

@@ -98,6 +98,9 @@ class Config:
         capture_media: Whether captured content includes images, audio and files. If false, only
             their type is captured. It has an effect only if
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` switches capturing on.
+        export_url_paths: Whether spans have the path of a URL: those of served requests in
+            ``url.path``, and those of calls that a plain HTTP client made in ``url.full``. Paths
+            may contain secrets and personal data; the template of a route is exported anyway.
         request_stream_usage: Whether to request token counts for streams of the OpenAI SDK if the
             caller does not set ``stream_options``. This changes the request and adds a chunk
             without choices to the stream.
@@ -168,6 +171,7 @@ class Config:
     propagate: bool = switch(True)
     count_tokens: bool = switch(False)
     capture_media: bool = switch(False)
+    export_url_paths: bool = switch(False)
     request_stream_usage: bool = switch(False)
     emit_gen_ai_latency: bool = switch(False)
     set_global_provider: bool = switch(False)

@@ -181,6 +181,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         captures_media=config.capture_media,
         emit=emit,
         captures_in_events=captured.in_events,
+        export_url_paths=config.export_url_paths,
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         series_attributes=tuple(config.series_attributes),

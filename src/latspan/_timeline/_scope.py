@@ -22,7 +22,8 @@ class ScopeTimeline(NamedTuple):
     Args:
         timeline: The whole timeline, with the segments of the last call.
         own: Segments that the scope itself reports: those of no call and no stage inside it, and
-            ``call``. No time is counted twice.
+            ``call``. No time is counted twice. A stage has one under its own name, of 0 ns if the
+            event loop was blocked for all of its time, or if all of it belongs to others.
     """
 
     timeline: Timeline
@@ -98,6 +99,8 @@ def scope_timeline(
         add_own(last.start_ns, own_name or SegmentName.PREPARE)
         add(_opened(last, builder.clamp(last.done_ns), own=own_name is None))
         add_own(done_ns, own_name or SegmentName.POSTPROCESS)
+    if own_name is not None and all(each.name != own_name for each in own):
+        own.insert(0, Segment(own_name, 0, 0, own_source))
     metrics = {"duration": MetricValue(done_ns - start_ns)}
     visible = [
         (call.first_visible_ns, call.first_visible_source)

@@ -179,3 +179,13 @@ def test_segments_tile_the_duration_with_any_blocks(
     assert sum(each.duration_ns for each in result.own) == sum(
         each.duration_ns for each in plain.own
     )
+
+
+def test_a_stage_whose_time_is_all_that_of_the_loop_has_a_value() -> None:
+    """It ran, so that its own time of 0 ns is known."""
+    result = scope_timeline(
+        0, 100 * MS, own_name="retrieve", blocks=[(0, 101 * MS)], done_other_ns=100 * MS
+    )
+
+    assert _ms(result.timeline.segments) == [("event_loop", 100)]
+    assert _ms(result.own) == [("retrieve", 0), ("event_loop", 100)]
