@@ -66,6 +66,23 @@ class ExponentialBuckets:
     counts: Sequence[int]
     zero_count: int
 
+    def inside(self, value: float, *, last: bool) -> float:
+        """
+        Return the minimum or the maximum of the values, moved into the outermost bucket.
+
+        The bucket of a value is that of the middle of its HDR bucket, so that the exact minimum or
+        maximum may lie up to 0.1 % beside it. Receivers expect it inside.
+
+        Args:
+            value: The exact minimum or maximum, in seconds or as a ratio.
+            last: Whether it is the maximum, which belongs to the last bucket.
+        """
+        if not self.counts or value <= 0:
+            return value
+        index = self.offset + (len(self.counts) - 1 if last else 0)
+        lower, upper = (2.0 ** math.ldexp(each, -self.scale) for each in (index, index + 1))
+        return min(max(value, lower), upper)
+
 
 def check_resolution(scale: int, max_buckets: int) -> None:
     """

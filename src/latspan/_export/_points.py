@@ -136,6 +136,8 @@ def data_point(
             **common,
         )
     buckets = conversion.exponential(key, series)
+    common["min"] = buckets.inside(common["min"], last=False)
+    common["max"] = buckets.inside(common["max"], last=True)
     return _ExponentialPoint(
         scale=buckets.scale,
         zero_count=buckets.zero_count,

@@ -86,6 +86,10 @@ Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 """
 
 
+_MOST_GAPS: Final = 256
+"""Maximum number of gaps of a stream that a kept record has, unless all records are kept."""
+
+
 class Tally(NamedTuple):
     """
     Numbers of rejected or changed values up to the last swap, and of unreadable records so far.
@@ -116,7 +120,8 @@ class Recorder:
 
     Args:
         clock: Clock that gives the Unix times of snapshots.
-        keep: Number of the latest records to keep complete; ``None`` keeps all of them.
+        keep: Number of the latest records to keep, without the gaps of streams that have more than
+            256; ``None`` keeps all of them, complete.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
             are counted in overflow series, whose only attributes are ``kind``, ``outcome`` and
             ``overflow``.
@@ -480,7 +485,7 @@ class Recorder:
         if self._is_counted is not None:
             waiting = list(filter(self._is_counted, waiting))
             exemplars = list(filter(self._is_counted, exemplars))
-        self._kept.extend(waiting)
+        self._kept.extend(waiting if self._keep is None else map(_without_long_stream, waiting))
         unreadable = self._interval.count(waiting)
         self._interval.add_exemplars(exemplars)
         if unreadable:
@@ -511,6 +516,13 @@ class Recorder:
         """Return Unix time, or ``start_epoch_ns`` if the wall clock was set back past it."""
         now_ns = self._clock.monotonic_ns() + self._clock.epoch_offset_ns()
         return max(now_ns, start_epoch_ns)
+
+
+def _without_long_stream(record: RequestRecord) -> RequestRecord:
+    """Return a record without the gaps of a long stream, which would take some 130 bytes each."""
+    if max(len(record.chunk_gaps), len(record.output_chunk_gaps_ns)) <= _MOST_GAPS:
+        return record
+    return replace(record, chunk_gaps=(), output_chunk_gaps_ns=())
 
 
 def _log_unreadable(record: RequestRecord, error: Exception) -> None:

@@ -85,6 +85,28 @@ def test_the_first_and_last_bucket_hold_the_extremes(values: list[int]) -> None:
     assert buckets.counts[-1] > 0
 
 
+@given(st.lists(st.integers(1, HIGHEST_NS), min_size=1), st.integers(-4, 12))
+def test_the_exported_extremes_are_in_the_outermost_buckets(values: list[int], scale: int) -> None:
+    """They are moved by a thousandth at most; receivers expect them there."""
+    buckets = exponential_buckets(histogram_of(values), scale=scale, max_buckets=20_000)
+    first, last = bounds_s(buckets, 0), bounds_s(buckets, len(buckets.counts) - 1)
+    least, most = min(values) / NS_PER_S, max(values) / NS_PER_S
+
+    exported = buckets.inside(least, last=False), buckets.inside(most, last=True)
+
+    assert first[0] <= exported[0] <= first[1]
+    assert last[0] <= exported[1] <= last[1]
+    assert exported == pytest.approx((least, most), rel=1e-3)
+
+
+def test_an_extreme_of_zero_is_in_no_bucket() -> None:
+    """Zeros have a count of their own."""
+    buckets = exponential_buckets(histogram_of([0, NS_PER_S]))
+
+    assert buckets.inside(0.0, last=False) == 0
+    assert exponential_buckets(histogram_of([0])).inside(0.0, last=True) == 0
+
+
 @given(durations, st.integers(2, 300))
 def test_a_lowered_scale_merges_pairs_of_buckets(values: list[int], max_buckets: int) -> None:
     """Fewer buckets are what the wanted scale's become when every two neighbours are added."""

@@ -537,3 +537,20 @@ def test_only_chosen_records_are_counted() -> None:
 
     assert [each.duration_ns for each in snapshot.records] == [15, 20]
     assert snapshot.count() == 2
+
+
+def test_a_kept_record_of_a_long_stream_has_no_gaps() -> None:
+    """30,000 chunks would take megabytes, and only the histograms need their gaps."""
+    recorder, every = Recorder(ManualClock(), keep=2), Recorder(ManualClock(), keep=None)
+    long = replace(record(10), chunk_gaps=(MetricValue(7),) * 257, output_chunk_gaps_ns=(7,) * 257)
+    short = replace(long, chunk_gaps=long.chunk_gaps[:256], output_chunk_gaps_ns=(7,) * 256)
+    for each in (recorder, every):
+        each.record(long)
+        each.record(short)
+
+    snapshot = recorder.snapshot()
+
+    assert [len(each.chunk_gaps) for each in snapshot.records] == [0, 256]
+    assert [len(each.output_chunk_gaps_ns) for each in snapshot.records] == [0, 256]
+    assert snapshot.metric("chunk_gap").count() == 257 + 256
+    assert every.snapshot().records == (long, short)
