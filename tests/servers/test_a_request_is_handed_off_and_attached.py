@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import Kind, Source, _runtime
+from latspan import Kind, Source, _log, _runtime
 from latspan._operations import LocalScope
 from latspan._operations._contents import KEPT_ONE_BY_ONE
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side, capture
-from tests.servers.conftest import MS, App, Server
+from tests.servers.conftest import MS, App, Server, answering
 
 DEADLINE_S = 30.0
 
@@ -516,3 +516,28 @@ def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
     assert told == "prefill;dur=10000.000, tokenize;dur=2.000"
     scope: Any = handoff._scope  # pyright: ignore[reportPrivateUsage]
     assert len(scope._contents._stages) <= KEPT_ONE_BY_ONE
+
+
+def test_wrong_arguments_are_the_applications(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are logged in one line, without a traceback of latspan, and change nothing."""
+    monkeypatch.setattr(_log, "_given", set[str]())
+    missing: Any = None
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        latspan.handoff().merge_remote(missing)
+        with latspan.batch("prefill", [latspan.handoff(waits=None), missing]):
+            pass
+        tokens = latspan.track_tokens(["a"], count=lambda _: missing)
+        assert list(tokens) == ["a"]
+        await answering(b"a")(scope, receive, send)
+
+    server.serve(app)
+    lines = [each.getMessage() for each in caplog.records]
+    assert [line.split(":")[0].split(" returns")[0] for line in lines] == [
+        "merge_remote",
+        "batch",
+        "the function 'count' of track_tokens",
+    ]
+    assert all(each.exc_info is None for each in caplog.records)

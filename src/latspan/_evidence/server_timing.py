@@ -11,6 +11,8 @@ the last chunk of a stream can report all entries. If present, it is read instea
 ``total`` is the time since the request arrived, in stages or outside them. Its remainder beyond the
 four stages is the server's time too, for example for authentication and tokenizing. Only
 ``send_stream`` is not: in it, the server waited for the network or for a client that did not read.
+A report whose ``total`` is below the sum of its stages is rejected, and so is one whose stages are
+longer than the client waited for the header.
 
 ``gateway`` is the entry of a gateway in front of the server, which latspan defines: the
 milliseconds for which the gateway held the request before it passed it on. It is a separate report
@@ -36,6 +38,13 @@ _STAGES: Final = ("queue", "model_load", "prefill", "decode")
 _GATEWAY: Final = "gateway"
 _NETWORK: Final = "send_stream"
 
+_SLACK_MS: Final = 5.0
+_SLACK: Final = 0.01
+"""Fraction of ``total`` by which the sum of the stages may exceed it, if that is more than 5 ms."""
+
+_IMPOSSIBLE_MS: Final = -1.0
+"""Value for a total that is below its parts: the later check rejects the report."""
+
 MARKERS: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
 """Body fields and headers; a response with these timings has at least one of them."""
 
@@ -50,9 +59,15 @@ def read(response: ResponseMetadata) -> ReportedTimings | None:
     total_ms = times.get(server_timing.TOTAL)
     if total_ms is not None:
         total_ms -= times.get(_NETWORK, 0.0)
+    parts_ms = sum(times.get(stage, 0.0) for stage in _STAGES)
+    if total_ms is not None and parts_ms - total_ms > max(_SLACK_MS, total_ms * _SLACK):
+        total_ms = _IMPOSSIBLE_MS
+    is_complete = in_body is not None or not response.streamed
+    if not is_complete and (total_ms is None or total_ms >= 0):
+        # All of it had passed when the header was sent, also the part of decode that it states.
+        total_ms = max(parts_ms, total_ms or 0.0)
     total_ns = ns(total_ms, "ms")
     head_ns, total_ns = in_head(response, total_ns) if in_body is None else (None, total_ns)
-    is_complete = in_body is not None or not response.streamed
     return ReportedTimings(
         system="server_timing",
         queue_ns=ns(times.get("queue"), "ms"),

@@ -222,6 +222,12 @@ class Handoff:
         Args:
             header: Result of :meth:`server_timing` in the other process.
         """
+        if not isinstance(header, str):
+            warn_once(
+                f"merge_remote: the argument is {type(header).__name__}, not text; pass the result"
+                " of server_timing() of the other process"
+            )
+            return
         with _runtime.handle_internal_errors("merging a remote handoff"):
             took = [
                 (name, from_unit(ms, "ms"))

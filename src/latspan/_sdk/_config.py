@@ -143,8 +143,8 @@ class Config:
         keep_records: Number of the latest records that are kept complete, in addition to the
             histograms, for the waterfalls of ``latspan.report()``. Requests, calls and stages count
             alike: a request with two calls and three stages has six records. A record takes 3 to 50
-            kB, depending on the length of the stream. ``None`` (in the variable: ``all``) keeps all
-            of them, for demonstrations and tests.
+            kB; one of a stream with more than 256 chunks is kept without the gaps between them.
+            ``None`` (in the variable: ``all``) keeps all of them, for demonstrations and tests.
         record_dir: Folder of a recording, to which each process writes one line per finished
             request, call and stage, and its histograms, even if ``export_enabled`` is false.
             ``latspan.open_recording()`` and ``latspan report`` read it. Prompts and responses are

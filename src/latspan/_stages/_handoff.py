@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from latspan import _runtime, semconv
 from latspan._instrument import ScopeManager, error_type_of, outcome_of, scope_entering
+from latspan._log import warn_once
 from latspan._operations import Handoff, LocalScope, attached, handoff_here
 from latspan._segments import Kind, Outcome
 from latspan._stages._stage import kind_of
@@ -78,7 +79,11 @@ def batch(
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    return ScopeManager(partial(_begin, name, tuple(requests), kind_of(kind), window_s))
+    handoffs = tuple(requests)
+    known = tuple(each for each in handoffs if isinstance(each, Handoff))
+    if len(known) < len(handoffs):
+        warn_once("batch: an item that is not the result of latspan.handoff() has no stage")
+    return ScopeManager(partial(_begin, name, known, kind_of(kind), window_s))
 
 
 def _begin(

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument import error_type_of, outcome_of
+from latspan._log import warn_once
 from latspan._operations import Generation, LocalScope, attached, handoff_here
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Outcome, Stage
@@ -96,11 +97,15 @@ class _Following:
         """Record the time and the number of the tokens in an item."""
         generation = self._generation
         try:
-            # A count that is not a number raises here, where the error is handled.
-            count = counted(bearer) + 0
-            bears = count > 0
+            count = counted(bearer)
         except Exception as error:  # noqa: BLE001 - it must not end the response
-            _runtime.log_internal_error(error, "counting tokens")
+            _warn(f"raises {type(error).__name__}: {error}")
+            return
+        try:
+            count += 0
+            bears = count > 0
+        except Exception:  # noqa: BLE001 - it is not a number
+            _warn(f"returns {type(count).__name__}, not a number")
             return
         if bears:
             is_first = generation.first_ns is None
@@ -142,6 +147,14 @@ class _Following:
                 start_ns=begun_ns,
                 current=False,
             ).end(outcome, error_type=error_type, done_ns=done_ns)
+
+
+def _warn(what: str) -> None:
+    """Log that the application's function ``count`` is wrong."""
+    warn_once(
+        f"the function 'count' of track_tokens {what}; items for which it does are not counted",
+        about="the count of tracked tokens",
+    )
 
 
 def _track(

@@ -61,3 +61,27 @@ def test_what_names_no_stage_of_a_model_is_no_evidence(value: str) -> None:
 def test_an_answer_without_the_header() -> None:
     """As most are."""
     assert read(ResponseMetadata(streamed=False)) is None
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(("total", "is_possible"), [(49, True), (44, False), (0, False)])
+def test_a_total_below_its_parts_is_impossible(
+    *, streamed: bool, total: float, is_possible: bool
+) -> None:
+    """A negative time rejects the report; rounding may make a total 5 ms too small."""
+    value = f"queue;dur=20, prefill;dur=30, total;dur={total}"
+    reported = read(_answer(value, streamed=streamed))
+    assert reported is not None
+    found_ns = reported.head_ns if streamed else reported.total_ns
+    assert found_ns is not None
+    assert (found_ns >= 0) is is_possible
+
+
+def test_the_header_of_a_stream_covers_all_that_it_states() -> None:
+    """A decode of 9 s in a header that came after 170 ms contradicts itself."""
+    reported = read(_answer("decode;dur=9000, total;dur=9001", streamed=True))
+    assert reported is not None
+    assert (reported.decode_ns, reported.head_ns) == (None, 9_001_000_000)
+    alone = read(_answer("prefill;dur=2, decode;dur=9000", streamed=True))
+    assert alone is not None
+    assert alone.head_ns == 9_002_000_000
