@@ -3,6 +3,10 @@ Hooks for child processes: the start of a forked one, and the end of one that sk
 
 A forked child has only the thread that forked. A lock that another thread held is never released in
 the child, so locks and threads must be created again.
+
+If that thread is not the main one of its parent, the child ends when its function returns: it was
+the last thread, and Python does not run ``atexit`` then. Threads of latspan would keep such a child
+alive for ever, so one of them waits for the application's threads and then ends it.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -29,12 +34,27 @@ def this_process() -> object:
     return _this_process
 
 
+_is_forked_by_thread = False
+"""Whether this process, or one that it was forked from, was forked by a thread of its parent."""
+
+_forks_on_thread = False
+
+_OWN_THREADS: Final = "latspan-"
+"""Beginning of the names of latspan's threads."""
+
+
+def _before_fork() -> None:
+    global _forks_on_thread
+    _forks_on_thread = threading.current_thread() is not threading.main_thread()
+
+
 def _become_another() -> None:
-    global _this_process
+    global _this_process, _is_forked_by_thread
     _this_process = object()
+    _is_forked_by_thread = _is_forked_by_thread or _forks_on_thread
 
 
-os.register_at_fork(after_in_child=_become_another)
+os.register_at_fork(before=_before_fork, after_in_child=_become_another)
 
 
 def was_started_by(package: str) -> bool:
@@ -85,7 +105,7 @@ os.register_at_fork(after_in_child=_begin_again)
 
 def run_before_a_child_ends(last: Callable[[], None]) -> None:
     """
-    Register ``last`` to run when this process ends, if a library that skips ``atexit`` started it.
+    Register ``last`` to run when this process ends, if ``atexit`` is skipped then.
 
     Children of ``multiprocessing`` and billiard exit with ``os._exit``, after running their own
     finalisers. Python 3.13 runs ``atexit`` in them, but discards what the parent registered. A
@@ -96,6 +116,10 @@ def run_before_a_child_ends(last: Callable[[], None]) -> None:
     Args:
         last: Called at the end of such a process, possibly more than once.
     """
+    if _is_forked_by_thread:
+        threading.Thread(
+            target=_end_after_all, args=(last,), name=f"{_OWN_THREADS}end", daemon=True
+        ).start()
     if was_started_by("multiprocessing") or was_started_by("billiard"):
         from multiprocessing import util  # billiard uses the same finalisers
 
@@ -107,3 +131,18 @@ def run_before_a_child_ends(last: Callable[[], None]) -> None:
             last()
 
         signals.worker_process_shutdown.connect(shut_down, weak=False, dispatch_uid=__name__)
+
+
+def _end_after_all(last: Callable[[], None]) -> None:
+    """Wait until no thread of the application is left, and end the process as Python would."""
+    while True:
+        others = [
+            thread for thread in threading.enumerate() if not thread.name.startswith(_OWN_THREADS)
+        ]
+        if not others:
+            break
+        others[0].join()
+    try:
+        last()
+    finally:
+        os._exit(0)

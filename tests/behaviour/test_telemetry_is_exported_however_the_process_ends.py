@@ -30,6 +30,15 @@ def test_a_forked_child_exports_only_its_own_spans() -> None:
     assert names_of(receiver.all_spans) == ["before the fork", "in the child", "in the parent"]
 
 
+def test_a_child_that_a_thread_forked_ends_with_the_function_of_the_thread() -> None:
+    """Python runs no ``atexit`` there, and the threads of latspan would keep it alive."""
+    with receiving() as receiver:
+        run_program("forks_on_a_thread", LATSPAN_ENDPOINT=receiver.url)
+
+    assert names_of(receiver.all_spans) == ["before the fork", "in the child", "in the parent"]
+    assert receiver.all_metrics
+
+
 @pytest.mark.parametrize("second_time", ["global", "private"])
 def test_a_process_may_configure_twice(second_time: str) -> None:
     """A global provider cannot be replaced, so it must continue to work."""
