@@ -111,6 +111,13 @@ class ObservedCall(NamedTuple):
     prepare_other_ns: int | None
     parent: ScopeIds
 
+    @property
+    def is_page(self) -> bool:
+        """Whether the response is a page for people instead of that of a model."""
+        if self.api_format is None:
+            return False
+        return lowered_headers(self.headers).get("content-type", "").startswith(_PAGE)
+
     def summary(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
         further = self.runtime.response_headers
@@ -186,6 +193,9 @@ class FinishedCall(NamedTuple):
     attributes: Mapping[str, AttributeValue]
 
 
+_PAGE: Final = "text/html"
+"""Media type of a page for people, for example to log in, which no model sends."""
+
 _CUT: Final = "error"
 """
 Finish reason of a choice whose reason was expected and did not arrive.
@@ -211,6 +221,8 @@ def finished_call(
     if outcome is Outcome.COMPLETED:
         if summary.error_type is not None:
             outcome, error_type = Outcome.ERROR, summary.error_type
+        elif not summary.ended and observed.is_page:
+            outcome, error_type = Outcome.ERROR, _PAGE
         elif streamed and not (summary.ended or observed.end_marked):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
     reasons = summary.finish_reasons

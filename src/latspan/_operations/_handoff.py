@@ -222,7 +222,7 @@ class Handoff:
         Args:
             header: Result of :meth:`server_timing` in the other process.
         """
-        if not isinstance(header, str):
+        if not isinstance(header, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             warn_once(
                 f"merge_remote: the argument is {type(header).__name__}, not text; pass the result"
                 " of server_timing() of the other process"

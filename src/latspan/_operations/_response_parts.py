@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from latspan._runtime import handle_internal_errors, log_internal_error
 from latspan._timeline import Reads
-from latspan._wire import ApiFormat, copied
+from latspan._wire import ApiFormat, copied, has_finish_reason
 
 __all__ = ["ResponseParts"]
 
@@ -101,7 +101,8 @@ class ResponseParts:
         """
         Keep a copy of the fields of a chunk or a response, except its text.
 
-        If the limit is reached, the oldest part except the first is dropped.
+        If the limit is reached, the oldest part is dropped except the first and one that has a
+        finish reason.
 
         Args:
             api_format: API format of the response, not needed for bytes.
@@ -120,6 +121,7 @@ class ResponseParts:
                 parts = self.parts
                 parts.append(part)
                 if len(parts) > self._most_parts:
-                    del parts[1]
+                    # Any number of parts may follow the finish reason.
+                    del parts[2 if has_finish_reason(parts[1]) else 1]
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the fields of a response")

@@ -28,7 +28,7 @@ from latspan._wire._content import (
     output_messages,
 )
 from latspan._wire._events import DONE, EventReader, encode_comment, encode_event
-from latspan._wire._fields import choices_in, choices_requested
+from latspan._wire._fields import choices_in, choices_requested, has_finish_reason
 from latspan._wire._readers import open_reader
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._stream_reader import StreamReader
@@ -67,6 +67,7 @@ __all__ = [
     "events_in",
     "framing_of",
     "get_path",
+    "has_finish_reason",
     "open_reader",
     "output_messages",
     "to_plain",

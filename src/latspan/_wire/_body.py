@@ -222,7 +222,7 @@ def fields_without(model: Any, *texts: str) -> dict[str, Any] | None:
 
 def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str | int | bool]:
     """
-    Return the last text of each field in ``bodies``.
+    Return the last text of each field in ``bodies`` that is not empty.
 
     Args:
         bodies: In order of arrival.
@@ -232,10 +232,14 @@ def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str 
     for body in bodies:
         for sent, name in names.items():
             value = body.get(sent)
-            if isinstance(value, str):
+            # Some servers send empty values in later chunks, which replace no known one.
+            if isinstance(value, str) and (value or name not in found):
                 found[name] = value
     return found
 
+
+_FAILED: Final = ("error", "abort")
+"""Finish reasons of a choice that the server could not complete."""
 
 IDENTITY: Final = {"id": semconv.GEN_AI_RESPONSE_ID, "model": semconv.GEN_AI_RESPONSE_MODEL}
 """Attributes of the response id and the response model, by the API's names of the fields."""
@@ -250,13 +254,35 @@ def error_in(bodies: Iterable[Body]) -> str | None:
     """
     Return the type of an error that the server sent instead of a response, after HTTP 200.
 
+    An error is an object ``error`` of the response or of a choice, a body whose ``type`` or
+    ``object`` is ``error``, a choice whose finish reason is ``error`` or ``abort``, and a response
+    that was cancelled.
+
     Returns:
         The provider's code or type, never its message; ``None`` if there is no error.
     """
     for body in bodies:
-        error = body.get("error")
-        if not error and body.get("type") != "error":
-            continue
-        codes = (get_path(body, "error", "code"), get_path(body, "error", "type"), body.get("code"))
-        return next((str(each) for each in codes if isinstance(each, str | int) and each), _OTHER)
+        if body.get("error") or body.get("type") == "error" or body.get("object") == "error":
+            return _code_in(body)
+        choices: Any = body.get("choices")
+        if choices and isinstance(choices, list):
+            for choice in cast("list[dict[str, Any]]", choices):
+                if not isinstance(choice, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    continue
+                reason = choice.get("finish_reason")
+                if choice.get("error") or reason in _FAILED:
+                    return _code_in(choice, reason)
+        elif body.get("object") == "response" and body.get("status") == "cancelled":
+            return "cancelled"
     return None
+
+
+def _code_in(body: Body, reason: object = None) -> str:
+    """Return the code or the type of an error, or the finish reason of a choice that failed."""
+    codes = (
+        get_path(body, "error", "code"),
+        get_path(body, "error", "type"),
+        body.get("code"),
+        reason if reason in _FAILED else None,
+    )
+    return next((str(each) for each in codes if isinstance(each, str | int) and each), _OTHER)

@@ -7,8 +7,9 @@ the functions of OpenAI's format read the finish reasons; ``usage`` keeps the AP
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from latspan._wire._body import Body, to_plain
 from latspan._wire._content import read
@@ -19,6 +20,7 @@ __all__ = [
     "either",
     "finished",
     "given",
+    "has_finish_reason",
     "listed_choices",
     "plain_or_object",
     "sequence",
@@ -94,6 +96,16 @@ def listed_choices(bodies: Iterable[Body]) -> list[dict[str, Any]]:
             else:
                 choices += [each for each in found if isinstance(each, dict)]  # pyright: ignore[reportUnnecessaryIsInstance]
     return choices
+
+
+_REASON: Final = re.compile(rb'"finish_reason"\s*:\s*"(?!")')
+
+
+def has_finish_reason(part: Body | bytes) -> bool:
+    """Return whether a chunk, as a body or as bytes, has a finish reason that is not empty."""
+    if isinstance(part, bytes):
+        return _REASON.search(part) is not None
+    return any(choice.get("finish_reason") for choice in listed_choices((part,)))
 
 
 def choices_in(bodies: Iterable[Body]) -> int:

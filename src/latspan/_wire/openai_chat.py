@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
-from latspan._wire._body import IDENTITY, Body, fields_without, named_in, to_plain
+from latspan._wire._body import IDENTITY, Body, copied, fields_without, named_in, to_plain
 from latspan._wire._content import read, thinking_in
 from latspan._wire._fields import choices_requested, listed_choices
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
@@ -222,6 +222,10 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
         if not counted and "x_groq" in body:
             # Groq adds a field of its own to the last chunk of a stream.
             counted = get_path(body, "x_groq", "usage")
+        elif not counted:
+            # Moonshot adds usage to the last choice of a stream.
+            listed = listed_choices((body,))
+            counted = next((each["usage"] for each in listed if "usage" in each), None)
         found = counted or found
     if found is None:
         return None
@@ -230,7 +234,8 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     output_details = mapping(counts.get("completion_tokens_details"))
     return Usage(
         input=counts.get("prompt_tokens"),
-        cached=input_details.get("cached_tokens"),
+        # The other name is DeepSeek's.
+        cached=input_details.get("cached_tokens", counts.get("prompt_cache_hit_tokens")),
         cache_write=input_details.get("cache_write_tokens"),
         output=counts.get("completion_tokens"),
         reasoning=output_details.get("reasoning_tokens"),
@@ -240,18 +245,26 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
+_IN_A_CHOICE: Final = ("error", "usage")
+"""Fields that some servers add to a choice: OpenRouter, and Moonshot."""
+
+
 def body_of(response: Any) -> Body:
     """Return the fields of a chunk or a completion except its text."""
     body = fields_without(response, "choices")
     if body is None:
         return to_plain(response)
-    body["choices"] = [
-        {
+    choices: list[dict[str, Any]] = []
+    for choice in getattr(response, "choices", None) or ():
+        kept = {
             "index": getattr(choice, "index", None),
             "finish_reason": getattr(choice, "finish_reason", None),
         }
-        for choice in getattr(response, "choices", None) or ()
-    ]
+        extra: Mapping[str, Any] | None = getattr(choice, "model_extra", None)
+        if extra:
+            kept |= {name: copied(extra[name]) for name in _IN_A_CHOICE if extra.get(name)}
+        choices.append(kept)
+    body["choices"] = choices
     return body
 
 

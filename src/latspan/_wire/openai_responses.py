@@ -99,10 +99,14 @@ def _typed(item: Any) -> Body:
     return {"type": getattr(item, "type", None)}
 
 
+_OF_THE_GENERATION: Final = frozenset({"usage", "error", "object"})
+"""Fields that state how the generation ended, and not the call that fetches its response."""
+
+
 def _fetched_body_of(response: Any) -> Body:
     # Usage and errors of the generation belong to the call that generated the response.
     body = _body_of(response)
-    return {name: value for name, value in body.items() if name not in {"usage", "error"}}
+    return {name: value for name, value in body.items() if name not in _OF_THE_GENERATION}
 
 
 def _ended(bodies: Iterable[Body]) -> bool:
