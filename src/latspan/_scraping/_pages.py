@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import inf, isnan, nan
 from typing import Any, Final
 
 from latspan import semconv
@@ -29,7 +30,7 @@ class _Server:
     Names of one server's metrics, by the attribute that they are recorded as.
 
     Args:
-        gauges: Numbers of requests; several series are added up.
+        gauges: Numbers of requests; series of several engines or data-parallel ranks are added up.
         ratios: Values between 0 and 1; of several series the greatest is used.
         shares: Counters: the name of the part, and the names that add up to the whole.
         source: Document that defines the metrics.
@@ -106,7 +107,7 @@ _SERVERS: Final = (
 
 _SAMPLE: Final = re.compile(
     r"""[^\s{]++\s*+(?:\{.*\})?\s*+
-        (?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|[-+]?inf|nan)
+        (?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|[-+]?inf|[-+]?nan)
         (?:\s++-?[0-9]++)?\s*+""",
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
@@ -115,6 +116,9 @@ Line with a value that the format allows; the parser accepts any value that ``fl
 
 Source: Prometheus, "Exposition formats", text format details.
 """
+
+_TOGETHER: Final = frozenset({"tp_rank", "pp_rank"})
+"""Labels of ranks that process the same requests: tensor and pipeline parallelism."""
 
 _TOTAL: Final = "_total"
 _MOST_REQUESTS: Final = 1e9
@@ -166,10 +170,7 @@ def read_metrics(text: str) -> Sample:
         raise ValueError(f"{len(ours)} series")
     if not all(map(_SAMPLE.fullmatch, ours)):
         raise ValueError("a value that is not a number")
-    series: dict[str, list[float]] = {}
-    for name, value in _parsed(ours):
-        if name.removesuffix(_TOTAL) in _NAMES:
-            series.setdefault(name.removesuffix(_TOTAL), []).append(value)
+    series = _series_of(ours)
     gauges: dict[str, float] = {}
     shares: dict[str, tuple[float, float]] = {}
     for server in _SERVERS:
@@ -189,9 +190,28 @@ def read_metrics(text: str) -> Sample:
     return Sample(gauges=gauges, shares=shares)
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+def _series_of(lines: Iterable[str]) -> dict[str, list[float]]:
     """
-    Yield the name and the value of each sample.
+    Return the values of each known metric, one per series.
+
+    Of the ranks that process a request together, the greatest value counts.
+    """
+    series: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for name, labels, value in _parsed(lines):
+        known = name.removesuffix(_TOTAL)
+        if known in _NAMES:
+            others = tuple(sorted(each for each in labels.items() if each[0] not in _TOGETHER))
+            of_name = series.setdefault(known, {})
+            before = of_name.get(others, nan)
+            of_name[others] = (
+                value if isnan(before) else max(before, -inf if isnan(value) else value)
+            )
+    return {name: list(values.values()) for name, values in series.items()}
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """
+    Yield the name, the labels and the value of each sample.
 
     Raises:
         ValueError: A line is malformed.
@@ -201,7 +221,7 @@ def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
-                yield sample.name, sample.value
+                yield sample.name, sample.labels, sample.value
     except Exception as error:
         # The parser raises IndexError for an empty label and OverflowError for a long timestamp.
         raise ValueError(f"a line is malformed: {error or type(error).__name__}") from error

@@ -110,7 +110,7 @@ def test_the_metric_names_of_each_server_are_read(
     assert (reading.gauges, reading.shares, reading.totals) == (gauges, shares, {})
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "-Inf", "1e300"])
+@pytest.mark.parametrize("value", ["NaN", "-nan", "-1", "+Inf", "-Inf", "1e300"])
 def test_impossible_values_are_ignored(value: str) -> None:
     """One wrong value does not affect the others."""
     page = "".join(
@@ -126,6 +126,15 @@ def test_impossible_values_are_ignored(value: str) -> None:
     reading = read_metrics(page + "vllm:prefix_cache_queries_total 9\ntgi_batch_current_size 4\n")
 
     assert (reading.gauges, reading.shares) == ({RUNNING: 4}, {})
+
+
+def test_ranks_that_work_together_count_once() -> None:
+    """Each tensor-parallel rank has the same requests; engines have others."""
+    page = "".join(
+        f'sglang:num_running_reqs{{dp_rank="{engine}",tp_rank="{rank}"}} {value}\n'
+        for engine, rank, value in ((0, 0, "3"), (0, 1, "3"), (1, 0, "2"), (1, 1, "-nan"))
+    )
+    assert read_metrics(page).gauges == {RUNNING: 5}
 
 
 def test_an_unterminated_line_is_ignored() -> None:
