@@ -241,7 +241,7 @@ _QUALITY: Final = (
 _CHANGE: Final = (
     Key("lever", Form.TEXT, "the one thing that is changed"),
     Key("description", Form.TEXT, "what is changed, in words"),
-    Key("apply", Form.TEXT, "command that makes the change"),
+    Key("apply", Form.TEXT, "command of the shell that makes the change"),
     Key("undo", Form.TEXT, "command that takes it back"),
     Key("options", Form.TEXT, "options of latspan measure, such as --model small"),
     Key("runs", Form.COUNT, "runs per side", example="5"),

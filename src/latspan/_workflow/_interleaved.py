@@ -8,8 +8,6 @@ per side. Its recording stays in the folder :data:`INVALID_RUNS`.
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +20,7 @@ from typing import Final
 from latspan._drawing import span_of_time
 from latspan._shown import printable
 from latspan._workflow._quality_command import QualityCommand
-from latspan._workflow._runs import last_lines, measure_run, reason_of
+from latspan._workflow._runs import last_lines, measure_run, reason_of, run_in_shell
 from latspan.errors import ConfigError
 
 __all__ = ["INVALID_RUNS", "Order", "Plan", "measure_both", "sides_in_order"]
@@ -53,8 +51,8 @@ class Plan:
         order: Order of the runs.
         options: Further options of ``latspan measure`` on both sides.
         after_options: Further options after the change.
-        before_command: Command line that switches to the state before; empty for none.
-        after_command: Command line that switches to the state after.
+        before_command: Command line of the shell that switches to the state before; empty for none.
+        after_command: Command line of the shell that switches to the state after.
         quality: Check of the quality of both sides; ``None`` without one.
     """
 
@@ -183,15 +181,7 @@ def _left(order: Sequence[str], seconds: Mapping[str, Sequence[float]]) -> str:
 
 
 def _switch(command: str) -> None:
-    try:
-        done = subprocess.run(  # noqa: S603 - the user's own command
-            shlex.split(command), capture_output=True, text=True, errors="replace", check=False
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot run {printable(command)}: {error}",
-            hint="a command with pipes is: sh -c '...'",
-        ) from error
+    done = run_in_shell(command)
     if done.returncode:
         raise ConfigError(
             f"{printable(command)} failed with exit code {done.returncode}:"

@@ -26,7 +26,7 @@ from latspan._study.verify import (
     check_answers,
     compare_quality,
 )
-from latspan._workflow._runs import last_lines
+from latspan._workflow._runs import last_lines, run_in_shell
 from latspan.errors import ConfigError
 
 __all__ = ["QualityCommand"]
@@ -42,8 +42,8 @@ class QualityCommand:
     Check of the quality of both sides.
 
     Args:
-        command: Command line. ``{side}`` becomes ``before`` or ``after``, ``{answers}`` the file of
-            the answers of that side.
+        command: Command line of the shell. ``{side}`` becomes ``before`` or ``after``,
+            ``{answers}`` the file of the answers of that side.
         items: JSONL file of the evaluation set; ``None`` if the exit code is the result.
         answers: File of the answers of each side.
         margin: Largest drop of the mean score that is accepted.
@@ -126,18 +126,10 @@ class QualityCommand:
     def _done(self, side: str, file: Path) -> subprocess.CompletedProcess[str]:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            words = [
-                word.replace(_SIDE, side).replace(_ANSWERS, str(file))
-                for word in shlex.split(self.command)
-            ]
-            return subprocess.run(  # noqa: S603 - the user's own command
-                words, capture_output=True, text=True, errors="replace", check=False
-            )
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"cannot run {self._shown} {error}",
-                hint="a command with pipes is: sh -c '...'",
-            ) from error
+        except OSError as error:
+            raise ConfigError(f"cannot write {file.parent}: {error.strerror or error}") from error
+        command = self.command.replace(_SIDE, side).replace(_ANSWERS, shlex.quote(str(file)))
+        return run_in_shell(command)
 
     def result(self) -> Quality | CommandQuality:
         """Return what the check shows, after it ran on both sides."""

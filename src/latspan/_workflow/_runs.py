@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from latspan._shown import printable
-from latspan.errors import MeasurementError
+from latspan.errors import ConfigError, MeasurementError
 
-__all__ = ["last_lines", "measure_run", "progress_in", "reason_of"]
+__all__ = ["last_lines", "measure_run", "progress_in", "reason_of", "run_in_shell"]
 
 _MEASURED: Final = frozenset({0, 1, 3, 4})
 """Exit codes of ``latspan measure`` with which there is a recording."""
@@ -109,6 +109,23 @@ def reason_of(folder: Path) -> str:
     from latspan._study.compare import run_of
 
     return next(iter(run_of(open_recording(folder)).invalid), "it has no valid step")
+
+
+def run_in_shell(command: str) -> subprocess.CompletedProcess[str]:
+    """
+    Run a command line of the user in the system's shell, and return its result.
+
+    Raises:
+        ConfigError: The shell cannot be started, for example because the command is too long.
+    """
+    try:
+        return subprocess.run(  # noqa: S602 - the user's own command, which may have pipes
+            command, shell=True, capture_output=True, text=True, errors="replace", check=False
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot run {printable(command)}: {error}", hint="put a long command into a script"
+        ) from error
 
 
 def last_lines(text: str) -> str:

@@ -104,7 +104,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--before-command", default="", metavar="CMD", help="command that undoes the change"
     )
     runs.add_argument(
-        "--after-command", default="", metavar="CMD", help="command that makes the change"
+        "--after-command",
+        default="",
+        metavar="CMD",
+        help="command of the shell that makes the change",
     )
     runs.add_argument(
         "--options", default="", metavar="OPTIONS", help="options of latspan measure on both sides"

@@ -29,8 +29,10 @@ def test_a_slow_deployment_is_made_and_undone_once() -> None:
     ("command", "reason"),
     [
         ("sh -c 'echo no such slot >&2; exit 3'", "failed with exit code 3: no such slot"),
-        ("no-such-command-here", "cannot run no-such-command-here"),
-        ("sh -c 'unclosed", "cannot run"),
+        ("echo no such slot | cat >&2; false", "failed with exit code 1: no such slot"),
+        ("no-such-command-here", "failed with exit code 127: .*no-such-command-here"),
+        ("sh -c 'unclosed", "failed with exit code 2: .*[Uu]nterminated"),
+        ("true " + "x" * 200_000, "cannot run"),
     ],
 )
 def test_a_command_that_does_not_switch_stops_the_verification(
@@ -167,8 +169,8 @@ def test_the_system_is_left_as_it_was(
         what="app:f",
         folder=tmp_path / "runs",
         runs=runs,
-        before_command=f"sh -c 'echo old > {state}'",
-        after_command=f"sh -c 'echo new > {state}'",
+        before_command=f"echo old > {state}",
+        after_command=f"echo new > {state}",
     )
     measure_both(plan, lines.append)
     assert state.read_text() == "old\n"

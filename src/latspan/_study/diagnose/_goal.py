@@ -87,4 +87,10 @@ def parse_goal(text: str, *, limit_ms: float | None = None, kind: Kind | None = 
         ConfigError: The text is not a goal.
         UnknownNameError: There is no such metric.
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(
+            f"{type(text).__name__} is not a goal",
+            hint="a goal is text, for example 'p95 ttft <= 500ms'; data has arguments of their own:"
+            " latspan.diagnose(snapshot=...)",
+        )
     return goal_of(parse_percentile_goal(text, limit_ms=limit_ms), kind)

@@ -352,3 +352,11 @@ def test_a_pace_is_divided_among_the_segments_after_the_first_token(metric: str)
     found = diagnose_table(table)
     assert found.finding is not None
     assert found.finding.cause in ("slow_decode", "random_stalls")
+
+
+def test_a_snapshot_is_not_a_goal() -> None:
+    """It has an argument of its own, which the hint names."""
+    snapshot: Any = object()
+    with pytest.raises(ConfigError, match="object is not a goal") as raised:
+        parse_goal(snapshot)
+    assert "snapshot=" in (raised.value.hint or "")
