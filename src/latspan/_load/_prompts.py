@@ -189,7 +189,8 @@ def read_prompts(file: str | os.PathLike[str], *, seed: int) -> PromptSet:
     try:
         if path.stat().st_size > _LARGEST:
             raise ConfigError(f"{path} is larger than 1 GiB", hint="use fewer prompts")
-        text = path.read_text("utf-8")
+        # Editors of Windows put a byte order mark first.
+        text = path.read_text("utf-8-sig")
     except OSError as error:
         raise ConfigError(
             f"cannot read the prompts in {path}: {error.strerror}",

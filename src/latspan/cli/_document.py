@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._exit_codes import INCONCLUSIVE
 from latspan.cli._results import named_path
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, RecordingError
 from latspan.reports._extra import needs_study
+
+if TYPE_CHECKING:
+    from latspan._study.loop import Loop
 
 __all__ = ["COMMAND"]
 
@@ -63,17 +68,18 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     loop = loop_of(named.file)
     folder = named.file.parent / "write-ups" / named.file.stem
-    files, kept = write_pages(
-        loop,
-        folder if arguments.output is None else Path(arguments.output),
-        datetime.now(UTC).date(),
-    )
-    missing = missing_of(loop)
+    with _readable(loop):
+        files, kept = write_pages(
+            loop,
+            folder if arguments.output is None else Path(arguments.output),
+            datetime.now(UTC).date(),
+        )
+        missing = missing_of(loop)
+        relative = [
+            [os.path.relpath(each, named.file.parent) for each in group] for group in (files, kept)
+        ]
+        document = write_up_document(loop, *relative)
     exit_code = INCONCLUSIVE if missing else 0
-    relative = [
-        [os.path.relpath(each, named.file.parent) for each in group] for group in (files, kept)
-    ]
-    document = write_up_document(loop, *relative)
     if arguments.json:
         with output() as out:
             print(json.dumps(document, indent=2, allow_nan=False), file=out)
@@ -86,6 +92,21 @@ def _run(arguments: argparse.Namespace) -> int:
     result = {**document, "baseline": None, "diagnosis": None, "verification": None}
     named.keep(Task.DOCUMENT, result, exit_code=exit_code)
     return exit_code
+
+
+@contextmanager
+def _readable(loop: Loop) -> Generator[None]:
+    """Raise a :class:`RecordingError` if a kept result lacks a field or has one of another type."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        used = (loop.baseline, loop.diagnosis, loop.verification, loop.latest)
+        names = ", ".join(dict.fromkeys(each.file.name for each in used if each is not None))
+        raise RecordingError(
+            f"a result of {loop.name} is damaged: a field is missing or has another type"
+            f" ({type(error).__name__}: {error})",
+            hint=f"delete the damaged one of {names}, and run its command again",
+        ) from error
 
 
 COMMAND: Final = Command(

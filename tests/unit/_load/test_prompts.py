@@ -151,3 +151,10 @@ def test_the_text_that_all_prompts_share_is_a_fraction(texts: list[str], shared:
     prompts = [Prompt(({"role": "user", "content": text},)) for text in texts]
     conditions = PromptSet(prompts, seed=0, source="file").conditions(1)
     assert conditions["shared"] == pytest.approx(shared, abs=1e-4)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path) -> None:
+    """Editors of Windows write it."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\n')
+    assert len(read_prompts(file, seed=1).prompts) == 1

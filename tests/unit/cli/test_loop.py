@@ -195,6 +195,41 @@ def test_document_writes_pages_and_names_what_is_missing(
     assert loop.state(Task.DOCUMENT).text == "complete"
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("steps", 0, "latencies"), "x"),
+        (("steps", 0, "latencies", 0, "all"), {}),
+        (("steps", 0, "measured"), None),
+        (("steps", 0, "load"), None),
+        (("recording",), 1.5),
+        (("kind",), []),
+        (("conditions",), None),
+    ],
+)
+def test_document_names_a_damaged_result(
+    story: Story,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    path: tuple[str | int, ...],
+    value: object,
+) -> None:
+    """It is an error with exit code 4, not a traceback, and no page is written."""
+    del story
+    (file,) = (folder / "results" / "chat").glob("*.json")
+    result = json.loads(file.read_text())
+    part = result["document"]
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    file.write_text(json.dumps(result))
+    assert main(["document", "chat"]) == 4
+    errors = capsys.readouterr().err
+    assert "a result of chat is damaged" in errors
+    assert file.name in errors
+    assert not (folder / "write-ups").exists()
+
+
 @pytest.mark.parametrize("is_marked", [True, False])
 def test_document_keeps_a_page_that_was_edited(
     story: Story, folder: Path, capsys: pytest.CaptureFixture[str], *, is_marked: bool
