@@ -16,7 +16,8 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
@@ -177,7 +178,8 @@ class _Query:
         counts: dict[_Key, int] = {}
         for labels, sample in found:
             key = self._key(labels)
-            number = float(sample["value"][1])
+            with self._server.answering():
+                number = float(sample["value"][1])
             if not math.isfinite(number):
                 raise self._server.error("returned a count that is not a number")
             if key is not None and round(number):
@@ -192,7 +194,8 @@ class _Query:
         for labels, sample in self._server.query(query, at_s=self._end_s):
             key = self._key(labels)
             if key is not None and "histogram" in sample:
-                histogram = _histogram_of(sample["histogram"][1])
+                with self._server.answering():
+                    histogram = _histogram_of(sample["histogram"][1])
                 if histogram is None:
                     raise self._server.error(
                         f"has a histogram {name} whose values are not known",
@@ -260,6 +263,14 @@ class _Server:
         """Return an error that names the server."""
         return self._server.error(what, hint)
 
+    @contextmanager
+    def answering(self) -> Generator[None]:
+        """Raise an error that names the server if a part of its answer has another shape."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise self._server.error("does not answer as Prometheus does") from error
+
     def query(self, promql: str, *, at_s: float) -> list[tuple[dict[str, str], Mapping[str, Any]]]:
         """
         Return the labels and the sample of each series in the result of an instant query.
@@ -269,8 +280,9 @@ class _Server:
             at_s: Unix time for which it is evaluated, in seconds.
         """
         answer = self._server.post("/api/v1/query", query=promql, time=f"{at_s:.3f}")
-        try:
+        with self.answering():
             found: object = answer["data"]["result"]
-            return [(each["metric"], each) for each in cast("list[dict[str, Any]]", found)]
-        except (KeyError, TypeError) as error:
-            raise self._server.error("does not answer as Prometheus does") from error
+            return [
+                (dict(each["metric"]), dict(each)) for each in cast("list[dict[str, Any]]", found)
+            ]
+        return []

@@ -133,6 +133,36 @@ def test_a_count_that_is_not_a_number_is_one_error() -> None:
         totals(lambda _, at_s: [{"metric": labels("completed"), "value": [at_s, "NaN"]}])
 
 
+@pytest.mark.parametrize(
+    "sample",
+    [
+        {"values": [[0, "1"], [1, "2"]]},
+        {"value": [0]},
+        {"value": [0, "many"]},
+        {"value": [0, None]},
+        {"value": None},
+    ],
+    ids=["matrix", "no value", "text", "null", "no sample"],
+)
+def test_a_sample_of_another_shape_is_one_error(sample: dict[str, Any]) -> None:
+    """A proxy or another server may answer with anything."""
+    with pytest.raises(ConfigError, match="does not answer as Prometheus does"):
+        totals(lambda _query, _at_s: [{"metric": labels("completed"), **sample}])
+
+
+@pytest.mark.parametrize("histogram", [None, [0], [0, None], [0, {"buckets": [[0, "x"]]}]])
+def test_a_histogram_of_another_shape_is_one_error(histogram: Any) -> None:
+    """As for a count."""
+
+    def answer(query: str, at_s: float) -> list[dict[str, Any]]:
+        if "segment" in query:
+            return answers(query, at_s)
+        return [{"metric": labels("completed"), "histogram": histogram}]
+
+    with pytest.raises(ConfigError, match="does not answer as Prometheus does"):
+        totals(answer)
+
+
 def test_each_period_is_asked_up_to_its_end_or_to_now() -> None:
     """Of this week only the time that has passed."""
     asked: list[tuple[str, float]] = []
