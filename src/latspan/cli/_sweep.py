@@ -171,6 +171,10 @@ def _check(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.runs <= _MOST_RUNS:
         raise ConfigError(f"--runs {arguments.runs} is not in [1, {_MOST_RUNS}]", hint="use 3 to 5")
     factor = arguments.load_factor
+    if arguments.pin and factor is not None:
+        raise ConfigError(
+            "--pin measures nothing, so --load-factor has no effect", hint="omit one of them"
+        )
     if factor is not None and not (math.isfinite(factor) and factor > 0):
         raise ConfigError(
             f"--load-factor {factor:g} is not a load", hint="use 2 for twice the load"
@@ -253,6 +257,11 @@ def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
     is_empty = not (plan.paths or errors or plan.unchanged)
     if is_empty:
         notes.append("Nothing was measured.")
+    notes += [
+        f"--changed {name} is no difference of any path."
+        for name in arguments.changed
+        if not any(each.is_named([name]) for path in swept for each in path.differences)
+    ]
     if is_other:
         notes.append("Measured at another load than that of the files: only targets are judged.")
     _print(swept, plan, errors, notes, arguments, interrupted=done.interrupt is not None)

@@ -131,6 +131,7 @@ def test_the_newest_sweep_is_pinned(folder: Path, capsys: pytest.CaptureFixture[
         (["--top", "0", "--traffic", "x"], "--top 0 is not a number of paths"),
         (["--runs", "0"], "--runs 0 is not in [1, 30]"),
         (["--load-factor", "-1"], "--load-factor -1 is not a load"),
+        (["--pin", "--load-factor", "2"], "--load-factor has no effect"),
         (["--path", "other"], "there is no inference path 'other'"),
     ],
 )

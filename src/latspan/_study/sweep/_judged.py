@@ -152,6 +152,12 @@ class PathSweep:
         return self.baseline or self.previous
 
     @property
+    def differences(self) -> tuple[Difference, ...]:
+        """Differences to the earlier states that it is compared with."""
+        found = (each.comparison for each in (self.baseline, self.previous) if each is not None)
+        return tuple(each for one in found if one is not None for each in one.differences)
+
+    @property
     def verdict(self) -> Verdict | None:
         """Verdict on all targets together; ``None`` without a valid run."""
         if not self.runs:
