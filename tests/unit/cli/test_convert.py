@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,9 @@ import pandas as pd
 import pytest
 
 import latspan
+from latspan._study.traces import write_parquet
 from latspan.cli import main
+from support.measurements import call
 
 DATA: Final = Path(__file__).parents[2] / "data"
 TRACES: Final = str(DATA / "collector-0.159.0.jsonl")
@@ -176,3 +179,11 @@ def test_a_mistake_is_one_error(
 
     assert capsys.readouterr().err.splitlines() == [message, hint]
     assert sorted(each.name for each in folder.iterdir()) == ["empty.json", "other.txt", "taken"]
+
+
+def test_names_that_no_file_can_hold_are_replaced(tmp_path: Path) -> None:
+    """A lone surrogate comes from a client that sends any bytes as a name."""
+    file = tmp_path / "table.parquet"
+    assert write_parquet([replace(call(1), details={"tag.\ud800": "\ud800"})], file) == 1
+    table = pd.read_parquet(file)
+    assert table["tag.?"].tolist() == ["?"]

@@ -122,7 +122,10 @@ def write_parquet(records: Iterable[RequestRecord], path: str | os.PathLike[str]
     """
     require_parquet()
     rows = (row_of(line_of(record, record.ratio)) for record in records)
-    named = {name: _of_one_type(values.tolist()) for name, values in columns(rows, ()).items()}
+    named = {
+        _encodable(name): _of_one_type(values.tolist())
+        for name, values in columns(rows, ()).items()
+    }
     frame = frame_module("pandas").DataFrame(named)
     frame.to_parquet(path, engine="pyarrow", index=False)
     return len(frame)
