@@ -235,6 +235,7 @@ def _step(
             caveats(
                 account,
                 limits_ns=[target.limit_ns for target in targets],
+                measured_ns=_shortest(latencies, targets),
                 cached=cached,
                 # A closed loop keeps its number in flight by itself.
                 in_flight=requests.in_flight() if is_open else None,
@@ -243,6 +244,18 @@ def _step(
         ),
         targets=tuple(_results(targets, latencies)),
     )
+
+
+def _shortest(latencies: Mapping[tuple[str, Origin], Latency], targets: Sequence[Target]) -> float:
+    """
+    Return the shortest median of what is measured, in nanoseconds; 0 if nothing is.
+
+    That is the metrics of the targets; without targets, the wait for the first token and the
+    duration.
+    """
+    metrics = {target.metric for target in targets} or {*FIRST_TOKENS, "duration"}
+    values = [each.values_ns for (metric, _), each in latencies.items() if metric in metrics]
+    return min((float(np.median(each)) for each in values if len(each)), default=0.0)
 
 
 def _origins(metric: str, *, is_open: bool) -> Iterator[Origin]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from latspan._drawing import count
+from latspan._units import NS_PER_S
 
 __all__ = ["CachedInput", "Caveat", "caveats"]
 
@@ -30,13 +31,19 @@ MOST_LAG_S: Final = 0.010
 """Maximum p99 of the dispatch lag and of the event loop's lag, in seconds."""
 
 MOST_LAG_OF_LIMIT: Final = 0.02
+"""The same as a fraction of the lowest limit of a target; the highest maximum applies."""
+
+MOST_LAG_OF_MEASURED: Final = 0.01
+"""The same as a fraction of the shortest median of what is measured."""
+
+MOST_MEDIAN_LAG: Final = 0.2
 """
-The same for the dispatch lag, as a fraction of the lowest limit of a target; the higher of both
-maxima applies.
+Maximum median lag of the event loop, as a fraction of that of its p99: more would shift every
+percentile.
 """
 
-MOST_MEDIAN_LAG_S: Final = 0.002
-"""Maximum median lag of the event loop in seconds: more would shift every percentile."""
+_IDLE: Final = 0.5
+"""Fraction of a CPU below which the generator's own work is not what makes it late."""
 
 MOST_BUSY: Final = 0.9
 """Maximum fraction of a CPU that the generator's thread may use."""
@@ -95,6 +102,7 @@ def caveats(
     *,
     limits_ns: Sequence[int] = (),
     cached: CachedInput | None = None,
+    measured_ns: float = 0.0,
     in_flight: tuple[float, float] | None = None,
     without_token: int = 0,
 ) -> Iterator[Caveat]:
@@ -104,13 +112,19 @@ def caveats(
     Args:
         step: Account of the step in the manifest, with ``max_in_flight`` of the measurement.
         limits_ns: Limits of the targets.
+        measured_ns: Shortest median of the measured times, in nanoseconds; 0 if there is none.
         cached: Cached input; ``None`` if the server does not report it.
         in_flight: Mean number in flight: observed, and predicted by Little's law.
         without_token: Number of completed responses without a token, if others have one.
     """
     generator: Mapping[str, Any] = step.get("generator", {})
-    yield from _lateness(step, generator, limits_ns)
-    yield from _own_load(generator)
+    most_lag_s = max(
+        MOST_LAG_S,
+        MOST_LAG_OF_LIMIT * min(limits_ns, default=0) / NS_PER_S,
+        MOST_LAG_OF_MEASURED * measured_ns / NS_PER_S,
+    )
+    yield from _lateness(step, generator, most_lag_s)
+    yield from _own_load(generator, most_lag_s)
     if step.get("interrupted"):
         intended, cut = step.get("intended", 0), len(step.get("cut", ()))
         missing = step.get("unsent", 0) + cut
@@ -166,51 +180,50 @@ def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
 
 
 def _lateness(
-    step: Mapping[str, Any], generator: Mapping[str, Any], limits_ns: Sequence[int]
+    step: Mapping[str, Any], generator: Mapping[str, Any], most_lag_s: float
 ) -> Iterator[Caveat]:
     lag: Mapping[str, float] | None = generator.get("dispatch_lag")
     if lag is None:
         return
-    least = min(limits_ns, default=0) / 1e9
-    limit = max(MOST_LAG_S, MOST_LAG_OF_LIMIT * least)
-    if lag["p99"] > limit:
+    if lag["p99"] > most_lag_s:
         yield Caveat(
             "dispatch_lag",
             f"requests were sent late: the p99 of the dispatch lag is {_ms(lag['p99'])},"
-            f" above {_ms(limit)}",
+            f" above {_ms(most_lag_s)}",
             invalidates=True,
-            hint=_GENERATOR,
+            hint=_hint_for(generator),
         )
     offered, reached = step.get("offered_per_s"), step.get("reached_per_s")
     if offered is None or reached is None or reached >= LEAST_RATE * offered:
         return
     # With a limit on the number in flight, the server may be the cause.
-    if step.get("max_in_flight") is None or lag["p99"] > limit:
+    if step.get("max_in_flight") is None or lag["p99"] > most_lag_s:
         yield Caveat(
             "rate_not_reached",
             f"requests were sent at {reached:.4g} per second instead of {offered:.4g}",
             invalidates=True,
-            hint=_GENERATOR,
+            hint=_hint_for(generator),
         )
 
 
-def _own_load(generator: Mapping[str, Any]) -> Iterator[Caveat]:
+def _own_load(generator: Mapping[str, Any], most_lag_s: float) -> Iterator[Caveat]:
     lag: Mapping[str, float] = generator.get("loop_lag", {})
-    if lag.get("p99", 0) > MOST_LAG_S:
+    most_median_s = MOST_MEDIAN_LAG * most_lag_s
+    if lag.get("p99", 0) > most_lag_s:
         yield Caveat(
             "loop_lag",
             f"the generator was late: the p99 of its event loop's lag is {_ms(lag['p99'])},"
-            f" above {_ms(MOST_LAG_S)}",
+            f" above {_ms(most_lag_s)}",
             invalidates=True,
-            hint=_GENERATOR,
+            hint=_hint_for(generator),
         )
-    elif lag.get("p50", 0) > MOST_MEDIAN_LAG_S:
+    elif lag.get("p50", 0) > most_median_s:
         yield Caveat(
             "loop_lag",
             f"the generator was late: the median of its event loop's lag is {_ms(lag['p50'])},"
-            f" above {_ms(MOST_MEDIAN_LAG_S)}",
+            f" above {_ms(most_median_s)}",
             invalidates=True,
-            hint=_GENERATOR,
+            hint=_hint_for(generator),
         )
     busy = generator.get("busy", 0)
     if busy > MOST_BUSY:
@@ -225,6 +238,17 @@ def _own_load(generator: Mapping[str, Any]) -> Iterator[Caveat]:
 _GENERATOR: Final = (
     "give this process a CPU of its own, or lower the load; several processes can share a load"
 )
+
+
+def _hint_for(generator: Mapping[str, Any]) -> str:
+    """Return how to avoid lateness: whether the generator or other programs use the processor."""
+    busy = generator.get("busy")
+    if busy is None or busy >= _IDLE:
+        return _GENERATOR
+    return (
+        f"other programs on this machine use the processor (the generator used {busy:.0%} of a"
+        " CPU): end them, or measure from a machine that does nothing else"
+    )
 
 
 def _ms(seconds: float) -> str:

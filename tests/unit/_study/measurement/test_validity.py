@@ -75,6 +75,21 @@ def test_a_long_limit_permits_a_longer_lag() -> None:
     assert _found(late, limits_ns=[1_000_000_000, 5_000_000_000]) == {}
 
 
+@pytest.mark.parametrize("lag", ["dispatch_lag", "loop_lag"])
+def test_a_lag_is_judged_by_what_is_measured(lag: str) -> None:
+    """15 ms are no reason against 4,700 ms, and 2 ms of each request neither."""
+    late = _with(generator={lag: {"p50": 0.006, "p99": 0.015}})
+    assert _found(late, measured_ns=4.7e9) == {}
+    assert _found(late, measured_ns=1e9) == {lag: True}
+
+
+@pytest.mark.parametrize(("busy", "hint"), [(0.01, "used 1% of a CPU"), (0.7, "CPU of its own")])
+def test_the_hint_names_who_uses_the_processor(busy: float, hint: str) -> None:
+    """Moving the generator helps only if it is what is busy."""
+    (late,) = caveats(_with(generator={"busy": busy, "dispatch_lag": {"p50": 0.0, "p99": 0.1}}))
+    assert hint in late.hint
+
+
 def test_a_limit_on_the_number_in_flight_excuses_the_rate() -> None:
     """The requests waited for the server, which the durations from schedule include."""
     limited = _with(reached_per_s=5.0, max_in_flight=2)
@@ -108,7 +123,8 @@ def test_a_load_that_grew_is_noted() -> None:
 
 def test_the_text_has_the_number_and_its_limit() -> None:
     """A reader can judge it."""
-    (late,) = caveats(_with(generator={"loop_lag": {"p50": 0.001, "p99": 0.0123}}))
+    lag = {"p50": 0.001, "p99": 0.0123}
+    (late,) = caveats(_with(generator={"busy": 0.6, "loop_lag": lag}))
     assert late.text == (
         "the generator was late: the p99 of its event loop's lag is 12.3 ms, above 10.0 ms"
     )
