@@ -76,7 +76,10 @@ class Printable:
         return self._drawn(_WIDTH).export_html(inline_styles=True, code_format=_PRE)
 
     def _drawn(self, width: int) -> Console:
-        console = Console(record=True, width=width, file=io.StringIO(), highlight=False)
+        # In a notebook, a console would display what is printed to it.
+        console = Console(
+            record=True, width=width, file=io.StringIO(), highlight=False, force_jupyter=False
+        )
         console.print(self, crop=False)
         return console
 
