@@ -227,12 +227,14 @@ def test_requests_of_a_sample_count_for_those_that_they_stand_for(
     assert row.split()[1] == "11"
 
 
-def test_a_report_is_displayed_by_the_notebook_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_displayed_by_the_notebook_alone(
+    call: MakeCall, snapshot_of: TakeSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise ``str`` would display it, and a notebook would show it twice."""
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     displayed: list[object] = []
     monkeypatch.setattr("rich.jupyter.display", lambda *given: displayed.append(given))
-    report = Report(snapshot_of([]))
+    report = Report(snapshot_of([call([("decode", 1, Source.MEASURED)])]))
     assert str(report)
     assert report._repr_html_().startswith("<pre")  # pyright: ignore[reportPrivateUsage]
     assert displayed == []
