@@ -19,6 +19,7 @@ from latspan._study.loop._readings import (
     is_disturbed,
     is_good,
     judgement_of,
+    metrics_without_values,
     needs_quality,
     proves_targets,
     quality_of,
@@ -97,7 +98,11 @@ def _criteria(loop: Loop) -> Iterator[Criterion]:
     intake = tuple(each for each in blank if _INTAKE.fullmatch(each))
     text = "the target has a use case, a load, an owner and a source; trade-offs are stated"
     yield Criterion(Task.TARGET, text, not intake, intake)
-    measured = loop.latest is not None and verdict_of(loop.latest) is not None
+    measured = (
+        loop.latest is not None
+        and verdict_of(loop.latest) is not None
+        and not metrics_without_values(loop.latest)
+    )
     yield Criterion(Task.MEASURE, "a valid measurement under the load of the file", measured)
     verification = loop.verification
     if verification is None and loop.is_met:
@@ -181,6 +186,14 @@ def _before_verdict(loop: Loop) -> NextCommand | None:
         return NextCommand(command, reason)
     if verdict_of(loop.latest) is None:
         return NextCommand(command, f"measure again: {why_invalid(loop.latest)}")
+    lacking = metrics_without_values(loop.latest)
+    if lacking:
+        # Another measurement of the same requests would have no value either.
+        return _edit(
+            loop,
+            f"no request has a value of {listed(lacking)}: use another metric in [target], for"
+            f" example duration, or make the requests stream and run {command} again",
+        )
     needed = requests_to_decide(loop.latest)
     if needed is not None:
         return NextCommand(

@@ -26,6 +26,7 @@ from latspan._study.loop._readings import (
     judgement_of,
     may_hurt_quality,
     measurement_text,
+    metrics_without_values,
     quality_of,
     requests_to_decide,
     runs_to_decide,
@@ -304,7 +305,11 @@ class _History:
             since = f"changed since then: {listed(changed)}"
             return TaskState(Task.MEASURE, State.STALE, since, found.day)
         state = State.DONE
-        if verdict_of(found) is None or requests_to_decide(found) is not None:
+        if (
+            verdict_of(found) is None
+            or metrics_without_values(found)
+            or requests_to_decide(found) is not None
+        ):
             state = State.OPEN
         return TaskState(Task.MEASURE, state, text, found.day)
 

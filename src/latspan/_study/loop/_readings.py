@@ -22,6 +22,7 @@ __all__ = [
     "judgement_of",
     "may_hurt_quality",
     "measurement_text",
+    "metrics_without_values",
     "needs_quality",
     "proves_targets",
     "quality_of",
@@ -77,6 +78,14 @@ def verdict_of(measurement: Result) -> Verdict | None:
     if Verdict.MISSED in verdicts:
         return Verdict.MISSED
     return Verdict.MET if verdicts == {Verdict.MET} else Verdict.UNDECIDED
+
+
+def metrics_without_values(measurement: Result) -> tuple[str, ...]:
+    """Return the metrics of the targets of which no request has a value, in a valid load test."""
+    if not measurement.document["valid"]:
+        return ()
+    lacking = (each["metric"] for each in targets_of(measurement) if each["verdict"] is None)
+    return tuple(dict.fromkeys(map(_text, lacking)))
 
 
 def why_invalid(measurement: Result) -> str:

@@ -412,6 +412,16 @@ def test_a_target_that_no_request_has_is_shown(story: Story) -> None:
     assert "no request has a value" in state.text
 
 
+def test_a_measurement_without_a_single_value_leads_to_the_target(story: Story) -> None:
+    """To measure or diagnose the same requests again would lead in a circle."""
+    story.measured(None)
+    assert story.loop.state(Task.MEASURE).state is State.OPEN
+    following = next_of(story.loop)
+    assert following.command.endswith("chat.toml")
+    assert "no request has a value of time_to_first_token" in following.reason
+    assert "a valid measurement under the load of the file" in _open_criteria(story.loop)
+
+
 def test_a_verification_proves_only_the_target_that_it_judged(story: Story) -> None:
     """A second target of the file, or another limit than the file has, stays open."""
     for step in (story.measured, story.diagnosed, story.verified, story.documented):
