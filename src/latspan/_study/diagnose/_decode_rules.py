@@ -379,6 +379,9 @@ def _long_contexts(facts: Facts, evidence: list[str]) -> Finding | None:
     tokens, ratio = facts.tokens_at_server, _loaded(facts)
     if ratio is None or not _is_by_load(facts, tokens):
         return None
+    if facts.trend(_pace_ns(facts)) >= _TRENDS:
+        # Slower requests overlap more, whatever their length.
+        return None
     return Finding(
         "batch_contention",
         "decode slows down while other requests with long prompts run",
