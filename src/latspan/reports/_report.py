@@ -69,8 +69,8 @@ class Report(Printable):
     """
     Report on where requests and calls spent their time, from a single one to the slowest tenth.
 
-    It has a part on the requests of the application with their stages, one on the requests that
-    it served, and one on its calls, as far as there are any. The first part begins with the
+    It has a part on the requests that the application served with their stages, one on its own
+    requests, and one on its calls, as far as there are any. The first part begins with the
     waterfalls of the median and the slowest, and the report ends with a sentence on the slowest
     tenth and with the one delay to fix.
     ``print`` shows it as text, rich's ``print`` in colour, and a notebook as HTML.
@@ -121,7 +121,8 @@ class Report(Printable):
         return f"<latspan.reports.Report: {held or 'nothing recorded'}>"
 
     def _groups(self) -> tuple[Group, ...]:
-        found = (requests_in(self.snapshot), served_in(self.snapshot), calls_in(self.snapshot))
+        # Users wait for what is served; the application's own requests may be background jobs.
+        found = (served_in(self.snapshot), requests_in(self.snapshot), calls_in(self.snapshot))
         return tuple(group for group in found if group.total)
 
     def _waterfalls(self, group: Group) -> Iterator[RenderableType]:

@@ -51,6 +51,20 @@ def test_requests_come_first_and_are_shown_whole(call: MakeCall, snapshot_of: Ta
     assert "The slowest of 2 requests spent 75 % of its time in decode" in text
 
 
+def test_what_is_served_comes_before_background_jobs(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """Users wait for it, however many jobs there are."""
+    served = replace(request(call), name="GET /chat", side=Side.SERVER)
+    jobs = [replace(request(call, order=1 + order), name="job") for order in range(3)]
+    lines = str(Report(snapshot_of([*jobs, served]))).splitlines()
+
+    assert lines[0].startswith("the only served request · GET /chat")
+    titles = [line for line in lines if line.startswith("segments of ")]
+    assert "served request" in titles[0]
+    assert "3 requests" in titles[1]
+
+
 def test_calls_that_were_not_completed_are_counted(
     call: MakeCall, snapshot_of: TakeSnapshot
 ) -> None:

@@ -161,6 +161,8 @@ def units_of(table: Table, goal: Goal) -> RequestTable:
         goal: The goal.
     """
     metric = metric_of(goal.metric, table.kind)
+    # A request has no first token of its own: what is explained is named as what it is.
+    goal = replace(goal, metric=metric)
     known = table.bounds(metric)
     applies = known.applies
     left_out = len(table) - int(applies.sum())

@@ -81,8 +81,8 @@ def read_table(
     Args:
         recording: The recording; its files are read once.
         until: Metrics up to which the time of each segment is summed.
-        kind: Kind of the units. If not given, use the requests that have calls or are those of a
-            client if any exist, else the served requests, else the calls.
+        kind: Kind of the units. If not given, use the served requests that have calls if any
+            exist, else the requests of a client, else the other served requests, else the calls.
         attributes: Attributes to keep, whatever the number of their values.
         gaps: Whether the median gap of each stream and its stalled time are kept, which only rules
             of a diagnosis need.
@@ -235,8 +235,9 @@ class TableReader:
             scopes = np.concatenate([np.empty((0, 3), np.int64), *self._scopes])
             inside = join_calls(requests, calls, scopes, self._call_names)
         table = finished(requests, self._stage_kinds, inside)
-        is_outer = ~table.is_server | (table.chains > 0)
-        for chosen in (is_outer, ~is_outer):
+        is_served = table.is_server & (table.chains > 0)
+        # Users wait for what is served; the requests of a client may be background jobs.
+        for chosen in (is_served, ~table.is_server, table.is_server & ~is_served):
             units = table.rows(chosen)
             if any(units.bounds(metric).applies.any() for metric in units.segments):
                 return units

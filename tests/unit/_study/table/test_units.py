@@ -79,6 +79,7 @@ _CALL = _unit(Kind.CALL, Side.CLIENT)
 _SERVED = _unit(Kind.REQUEST, Side.SERVER, number=7)
 _INNER = _unit(Kind.CALL, Side.CLIENT, parent=9)
 _OUTER = _unit(Kind.REQUEST, Side.SERVER, number=9)
+_JOB = _unit(Kind.REQUEST, Side.CLIENT, number=11)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,16 @@ _OUTER = _unit(Kind.REQUEST, Side.SERVER, number=9)
         ([_CALL, _CALL], Kind.CALL, 2),
         ([_CALL, _SERVED], Kind.REQUEST, 1),
         ([_SERVED, _SERVED, _INNER, _OUTER, _SERVED], Kind.REQUEST, 1),
+        ([_JOB, _JOB, _INNER, _OUTER], Kind.REQUEST, 1),
+        ([_JOB, _JOB, _SERVED], Kind.REQUEST, 2),
     ],
-    ids=["calls", "a served request", "requests with calls before those without"],
+    ids=[
+        "calls",
+        "a served request",
+        "requests with calls before those without",
+        "served requests before background jobs",
+        "jobs before health checks",
+    ],
 )
 def test_the_outermost_kind_with_calls_counts(
     records: list[RequestRecord], kind: Kind, units: int
@@ -102,6 +111,18 @@ def test_units_without_the_metric_are_counted_if_there_are_no_others() -> None:
     """The answer states how many have none."""
     table = table_of([_unit(Kind.REQUEST, Side.CLIENT)] * 3, parse_goal("p95 ttft"))
     assert (len(table), table.left_out) == (0, 3)
+
+
+def test_a_goal_on_requests_is_named_as_what_it_is() -> None:
+    """A request has no first token of its own, but the first visible one of its calls."""
+    record = replace(
+        _JOB, metrics={"time_to_first_visible_token": MetricValue(877_000_000)}, streamed=True
+    )
+    table = table_of([record], parse_goal("p95 ttft"))
+    assert (table.goal.metric, table.low_ns.tolist()) == (
+        "time_to_first_visible_token",
+        [877_000_000],
+    )
 
 
 def test_every_served_request_without_a_call_counts() -> None:
