@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from latspan import _runtime, _sdk
+from latspan._instrument import instrumented_libraries, loaded_clients
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._segments import Kind, kind_named
 
@@ -40,7 +41,24 @@ def report(snapshot: Snapshot | None = None) -> Report:
     """
     runtime = _runtime.current()
     expected = DEFAULT_EXPECTATIONS if runtime is None else runtime.expected
-    return report_of_snapshot(_sdk.snapshot() if snapshot is None else snapshot, expected)
+    if snapshot is not None:
+        return report_of_snapshot(snapshot, expected)
+    own = _sdk.snapshot()
+    return replace(report_of_snapshot(own, expected), note=_missing(own))
+
+
+def _missing(snapshot: Snapshot) -> str:
+    """Return what a report lacks because the program has not switched it on."""
+    has_calls = any(each.kind is Kind.CALL for each in snapshot.records)
+    if not snapshot.records or has_calls or instrumented_libraries():
+        return ""
+    clients = loaded_clients()
+    if not clients:
+        return ""
+    return (
+        f"{', '.join(clients)}: not instrumented, so calls are not recorded, and their time is in"
+        " no segment of their own; call latspan.auto_instrument()."
+    )
 
 
 def diagnose(

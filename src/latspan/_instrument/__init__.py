@@ -20,6 +20,7 @@ from latspan._instrument._discovery import (
     instrumented,
     instrumented_libraries,
     integrations,
+    loaded_clients,
     uninstrument,
 )
 from latspan._instrument._manual import OpenScope, OperationScope, attributes, request
@@ -109,6 +110,7 @@ __all__ = [
     "is_switched_on",
     "iter_tracked",
     "iter_tracked_body",
+    "loaded_clients",
     "log_internal_error",
     "named_scope",
     "open_call",

@@ -42,6 +42,7 @@ __all__ = [
     "instrumented_libraries",
     "instrumentor_of",
     "integrations",
+    "loaded_clients",
     "note_patched",
     "note_switched_on",
     "patched_libraries",
@@ -55,6 +56,9 @@ DISABLING_VARIABLES: Final = (_OWN_VARIABLE, "OTEL_PYTHON_DISABLED_INSTRUMENTATI
 """Variables with the names of integrations to leave off: latspan's own, and OpenTelemetry's."""
 
 _EVERY: Final = "*"
+
+_SERVERS: Final = frozenset({"django", "flask", "starlette"})
+"""Libraries that serve requests, and make none."""
 
 _PACKAGES_IN: Final = {
     "mistralai": ("mistralai.client", "mistralai.azure.client", "mistralai.gcp.client"),
@@ -151,6 +155,18 @@ def instrumented_libraries() -> tuple[str, ...]:
     """Return the import packages of the libraries whose integrations are on, sorted."""
     on = {package for package, each in _switched_on.items() if _is_on(each)}
     return tuple(sorted(on.union(name.removeprefix(_PREFIX) for name in tuple(_awaited))))
+
+
+def loaded_clients() -> tuple[str, ...]:
+    """Return the client libraries with an integration that this process has imported, sorted."""
+    libraries = {point.name.removeprefix(_PREFIX) for point in _ours()} - _SERVERS
+    return tuple(
+        sorted(
+            library
+            for library in libraries
+            if any(package in sys.modules for package in awaited_packages(library))
+        )
+    )
 
 
 def patched_libraries() -> frozenset[str]:

@@ -11,7 +11,7 @@ import latspan
 from latspan import Kind, Snapshot, Source, TokenSource
 from latspan.integrations import Outcome
 from latspan.reports import Report
-from latspan.testing import RequestRecord, Side, TokenCounts
+from latspan.testing import RequestRecord, Side, TokenCounts, capture
 
 TOKENS = TokenCounts(output=7, source=TokenSource.PROVIDER)
 
@@ -252,3 +252,17 @@ def test_a_report_is_displayed_by_the_notebook_alone(
     assert str(report)
     assert report._repr_html_().startswith("<pre")  # pyright: ignore[reportPrivateUsage]
     assert displayed == []
+
+
+def test_a_report_names_clients_that_are_not_instrumented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After ``configure`` alone, requests have their stages, and calls are missing."""
+    monkeypatch.setattr("latspan._report.loaded_clients", lambda: ("openai",))
+    with capture() as seen:
+        with latspan.request("answer"), latspan.stage("retrieve"):
+            pass
+        text = " ".join(str(latspan.report()).split())
+    assert len(seen.records) == 2
+    assert "openai: not instrumented, so calls are not recorded" in text
+    monkeypatch.setattr("latspan._report.instrumented_libraries", lambda: ("openai",))
+    with capture(), latspan.request("answer"):
+        assert "not instrumented" not in str(latspan.report())
