@@ -122,7 +122,8 @@ class _Shown:
         if failures:
             parts.append(", ".join(f"{n:,} {outcome.value}" for outcome, n in failures.items()))
         left_s = self._left_s()
-        if left_s is not None:
+        # How long the last responses take is not known.
+        if left_s is not None and round(left_s) > 0:
             parts.append(f"{left_s:,.0f} s left")
         return "; ".join(parts)
 

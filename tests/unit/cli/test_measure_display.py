@@ -72,3 +72,17 @@ def test_lines_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
                 thread.join(_DEADLINE_S)
                 assert not thread.is_alive()
     assert not stderr.getvalue()
+
+
+@pytest.mark.parametrize("measured", [500, 1_000])
+def test_no_time_is_left_while_the_last_responses_arrive(
+    measured: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long these take is not known."""
+    step = step_of(Arrivals.CLOSED, 2, warmup=0, requests=1_000, duration_ns=None)
+    progress = Progress(step.measured)
+    times = iter([0.0, 100.0])
+    monkeypatch.setattr(_measure_display, "monotonic", lambda: next(times))
+    shown = _measure_display._Shown(step, progress)  # pyright: ignore[reportPrivateUsage]
+    progress.measured = measured
+    assert ("s left" in shown.line()) == (measured < 1_000)
