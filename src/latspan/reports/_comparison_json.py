@@ -270,9 +270,10 @@ def _cases(found: Comparison) -> Iterator[tuple[str, str, str]]:
             f"{found.target}: {found.target.misses} of {found.target.requests} missed the limit",
         )
     for row in found.rows:
+        interval = interval_of(row)
         text = (
             f"{ends_of(row)[0]} before, {ends_of(row)[1]} after,"
-            f" {change_of(row)} ({interval_of(row)}): {row.change}"
+            f" {change_of(row)}{f' ({interval})' if interval else ''}: {row.change}"
         )
         worse = row.change is Change.WORSE
         open_ = row.change in {Change.CHANCE, Change.DIFFERS, Change.TOO_FEW}

@@ -75,8 +75,11 @@ def test_one_recording_per_side_is_inconclusive(
 ) -> None:
     """The text describes both, and names what would decide."""
     after = recording(tmp_path / "one", 90, factors=SLOWER, routes=ROUTES)
-    assert main(["compare", f"{before}/run-0", str(after)]) == 3
+    junit = tmp_path / "latency.xml"
+    assert main(["compare", f"{before}/run-0", str(after), "--junit", str(junit)]) == 3
     shown = capsys.readouterr()
+    # Without an interval, there is nothing in parentheses.
+    assert "()" not in junit.read_text()
     assert "supports no claim" in " ".join(shown.out.split())
     assert "differs" in shown.out
     assert "five recordings of each side" in shown.err
