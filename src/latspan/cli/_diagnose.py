@@ -87,7 +87,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of prompt tokens that are the same in all prompts",
     )
     parser.add_argument("--service", metavar="NAME", help="traces: service of the requests")
-    parser.add_argument("--route", metavar="ROUTE", help="traces: route of the requests")
+    parser.add_argument("--route", metavar="ROUTE", help="route of the requests to judge")
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        type=name_and_value,
+        metavar="NAME=VALUE",
+        help="judge only requests with this attribute, for example tenant=acme; can be repeated",
+    )
     parser.add_argument(
         "--since",
         type=_window,
@@ -157,6 +165,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 calibration=calibration,
                 budget=None if target is None else target.budget,
                 stable_tokens=arguments.stable_tokens,
+                where=dict(arguments.where),
             )
     except OSError as error:
         raise ConfigError(
@@ -277,6 +286,10 @@ COMMAND: Final = Command(
         (
             "latspan diagnose monday --goal 'p95 ttft <= 500ms'",
             "explain the time to the first token, unless it is within 500 ms",
+        ),
+        (
+            "latspan diagnose monday --route /chat --where tenant=acme",
+            "explain the requests of one route and tenant",
         ),
         ("latspan diagnose monday --path chat.toml", "with the targets and the budget of a path"),
         (

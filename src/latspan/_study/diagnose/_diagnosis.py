@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -129,6 +129,7 @@ def diagnose(
     calibration: Iterable[RequestRecord] | None = None,
     budget: Budget | None = None,
     stable_tokens: float | None = None,
+    where: Mapping[str, str] | None = None,
     invalid: str | None = None,
     notes: Iterable[str] = (),
 ) -> Diagnosis:
@@ -142,10 +143,14 @@ def diagnose(
             if the server reports no times.
         budget: Limits of components.
         stable_tokens: Number of tokens at the start of each prompt that are the same in all.
+        where: Value of each attribute that the units must have; all units if not given.
         invalid: Why the measurement is invalid, if it is.
         notes: What a reader must know about the records.
+
+    Raises:
+        ConfigError: No unit has an attribute of ``where``.
     """
-    table = table_of(records, goal)
+    table = table_of(records, goal, where)
     calibrated = None
     if calibration is not None:
         calibrated = calibrate(table_of(calibration, CALIBRATING))

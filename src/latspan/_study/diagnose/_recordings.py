@@ -50,6 +50,7 @@ def diagnose_recording(
     calibration: Recording | None = None,
     budget: Budget | None = None,
     stable_tokens: float | None = None,
+    where: Mapping[str, str] | None = None,
     beside: SnapshotReader | None = None,
 ) -> Diagnosis:
     """
@@ -68,10 +69,11 @@ def diagnose_recording(
         budget: Limits of components.
         stable_tokens: Number of tokens that are the same in all prompts; if not given, those that
             all prompts of the file share that the load test sent.
+        where: Value of each attribute that the units must have; all units if not given.
         beside: Reader of a snapshot of the recording, which gets its lines.
 
     Raises:
-        ConfigError: There is no such step.
+        ConfigError: There is no such step, or no unit with an attribute of ``where``.
         OSError: A file cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
@@ -91,7 +93,15 @@ def diagnose_recording(
     notes = list(recording.notes)
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
-    every = read_table(recording, tuple(metrics), kind=goal.kind, gaps=True, beside=beside)
+    where = where or {}
+    every = read_table(
+        recording,
+        tuple(metrics),
+        kind=goal.kind,
+        attributes=tuple(where),
+        gaps=True,
+        beside=beside,
+    )
     calibrated: Calibration | None = None
     beside_it: Recording | None = None
     fault = ""
@@ -109,6 +119,7 @@ def diagnose_recording(
     if steps:
         caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
+    judged = judged.matching(where)
     table = units_of(judged, goal)
     if beside_it is not None and calibrated is not None and SegmentName.SERVER_WAIT in table.names:
         note = f"The calibration is {beside_it.folder}, a load test at concurrency 1."
@@ -124,7 +135,8 @@ def diagnose_recording(
         stable_tokens=_stable_in(recording, table) if stable_tokens is None else stable_tokens,
         target=(
             _counted_target(recording, table)
-            if not steps and (judged.is_sampled or lacks_lines(recording))
+            # The histograms count all requests.
+            if not steps and not where and (judged.is_sampled or lacks_lines(recording))
             else None
         ),
         invalid="; ".join(reasons) or None,

@@ -20,6 +20,7 @@ from latspan.errors import ConfigError
 __all__ = ["diagnose_source"]
 
 _LOG: Final = ".hlog"
+_ROUTE: Final = "route"
 
 
 def diagnose_source(
@@ -31,6 +32,7 @@ def diagnose_source(
     calibration: Recording | None = None,
     budget: Budget | None = None,
     stable_tokens: float | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> Diagnosis:
     """
     Return the one delay to fix in a source.
@@ -39,11 +41,13 @@ def diagnose_source(
         source: A recording, a file of OTLP/JSON traces, the URL of Jaeger or Tempo, or a histogram
             log or a folder of them.
         goal: Metric and percentile to explain; see :func:`diagnose_recording`.
-        traces: Which traces to read; the service and the route also select from a file.
+        traces: Which traces to read; the service and the route also select from a file, and the
+            route from a recording.
         step: Number of the step of a load test; only a recording has steps.
         calibration: Recording of a load test at concurrency 1.
         budget: Limits of components.
         stable_tokens: Number of tokens at the start of each prompt that are the same in all.
+        where: Value of each attribute that the requests must have; all requests if not given.
 
     Raises:
         ConfigError: A backend does not answer, or an argument does not apply to the source.
@@ -54,7 +58,9 @@ def diagnose_source(
     query = traces or TraceQuery()
     path = Path(source)
     if not is_url(source) and (is_recording(path) or not _is_foreign(path)):
-        _refuse(source, "a recording", {"service": query.service, "route": query.route})
+        _refuse(source, "a recording", {"service": query.service})
+        if query.route is not None:
+            where = {**(where or {}), _ROUTE: query.route}
         return diagnose_recording(
             open_recording(path),
             goal,
@@ -62,9 +68,15 @@ def diagnose_source(
             calibration=calibration,
             budget=budget,
             stable_tokens=stable_tokens,
+            where=where,
         )
     if not is_url(source) and (path.is_dir() or path.suffix == _LOG):
-        given = {"service": query.service, "route": query.route, "step": step}
+        given = {
+            "service": query.service,
+            "route": query.route,
+            "step": step,
+            "where": where or None,
+        }
         _refuse(source, "a histogram log", {**given, "calibration": calibration})
         return diagnose_logs(sorted(path.glob(f"*{_LOG}")) if path.is_dir() else [path], goal)
     _refuse(source, "a trace", {"step": step})
@@ -75,6 +87,7 @@ def diagnose_source(
         calibration=None if calibration is None else _measured_records(calibration),
         budget=budget,
         stable_tokens=stable_tokens,
+        where=where,
         notes=imported.notes,
     )
 

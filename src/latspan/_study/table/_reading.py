@@ -143,6 +143,7 @@ def table_of_records(
     until: Sequence[str] = ("duration",),
     *,
     kind: Kind | None = None,
+    attributes: Collection[str] = (),
     gaps: bool = False,
 ) -> Table:
     """
@@ -152,9 +153,10 @@ def table_of_records(
         records: The records, read once; scopes have distinct numbers.
         until: Metrics up to which the time of each segment is summed.
         kind: Kind of the units.
+        attributes: Attributes to keep, whatever the number of their values.
         gaps: Whether the median gap of each stream and its stalled time are kept.
     """
-    reader = TableReader(until, kind=kind, gaps=gaps)
+    reader = TableReader(until, kind=kind, attributes=attributes, gaps=gaps)
     rows_of_records(records, reader)
     return reader.table()
 

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._censoring import FIRST_WAITS, State, state_of
+from latspan._drawing import listed
 from latspan._metrics import FROM_START
 from latspan._segments import CUT, FAILURES, Kind, Outcome, Source
+from latspan._shown import printable
 from latspan._study.table._columns import OUTCOMES, PHASES
+from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +37,9 @@ _MEASURED: Final = PHASES.index("measured")
 _STATES: Final = tuple(State)
 _STREAMED: Final = (False, True, None)
 """Values of the code of ``streamed``: 0, 1 and -1."""
+
+_MOST_VALUES: Final = 10
+"""Number of values that an error lists."""
 
 _COMPLETED: Final = OUTCOMES.index(Outcome.COMPLETED)
 _IS_CUT: Final = np.array([each in CUT for each in OUTCOMES])
@@ -220,6 +226,34 @@ class Table:
         if step is None:
             return (self.phase == 0) | (self.phase == _MEASURED)
         return (self.phase == _MEASURED) & (self.step == step)
+
+    def matching(self, where: Mapping[str, str]) -> Table:
+        """
+        Return the rows that have all of some attributes.
+
+        Args:
+            where: Value of each attribute.
+
+        Raises:
+            ConfigError: No row has the attribute, or none has the value.
+        """
+        mask = np.ones(len(self), dtype=bool)
+        for name, value in where.items():
+            if name not in self.groups:
+                known = listed(sorted(self.groups)) or "no attribute with several values"
+                raise ConfigError(
+                    f"no {self.kind} has the attribute {printable(name)}", hint=f"they have {known}"
+                )
+            codes, values = self.groups[name]
+            if value not in values:
+                shown = sorted(values)[:_MOST_VALUES]
+                more = ", ..." if len(values) > len(shown) else ""
+                raise ConfigError(
+                    f"no {self.kind} has {printable(name)}={printable(value)}",
+                    hint=f"values are: {', '.join(map(printable, shown))}{more}",
+                )
+            mask &= codes == values.index(value)
+        return self.rows(mask)
 
     def rows(self, mask: Mask) -> Table:
         """Return the table of some rows."""

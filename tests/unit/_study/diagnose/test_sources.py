@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -246,22 +246,67 @@ def test_an_empty_log_is_an_error(text: str, tmp_path: Path) -> None:
         diagnose_source(str(path))
 
 
-@pytest.mark.parametrize(
-    ("name", "query"), [("service", TraceQuery(service="x")), ("route", TraceQuery(route="x"))]
-)
-def test_what_only_traces_have_is_refused_for_a_recording(
-    name: str, query: TraceQuery, tmp_path: Path
-) -> None:
-    """Otherwise the answer would be about other requests than the ones asked for."""
-    folder = tmp_path / "monday"
+def _recording(folder: Path, records: Iterable[RequestRecord]) -> str:
     begin_recording(folder, source="record_dir", conditions={})
     file = RecordFile(folder)
     file.begin()
-    file.append(call(1))
+    for record in records:
+        file.append(record)
     file.end()
+    return str(folder)
 
-    with pytest.raises(ConfigError, match=f"no {name}"):
-        diagnose_source(str(folder), traces=query)
+
+def test_what_only_traces_have_is_refused_for_a_recording(tmp_path: Path) -> None:
+    """Otherwise the answer would be about other requests than the ones asked for."""
+    source = _recording(tmp_path / "monday", [call(1)])
+    with pytest.raises(ConfigError, match="no service"):
+        diagnose_source(source, traces=TraceQuery(service="x"))
+
+
+def _of_two_routes() -> list[RequestRecord]:
+    """Return calls of two routes and many tenants; the ones of /slow take longer."""
+    return [
+        replace(
+            call(number),
+            duration_ns=(900 if number % 2 else 90) * MS,
+            segments=(Segment("decode", 0, (900 if number % 2 else 90) * MS),),
+            attributes={"route": "/slow" if number % 2 else "/chat", "tenant": f"t{number % 50}"},
+        )
+        for number in range(200)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "where", "units"),
+    [
+        (TraceQuery(route="/chat"), {}, 100),
+        (TraceQuery(), {"route": "/slow", "tenant": "t1"}, 4),
+        (TraceQuery(), {}, 200),
+    ],
+)
+def test_only_some_requests_are_judged(
+    query: TraceQuery, where: dict[str, str], units: int, tmp_path: Path
+) -> None:
+    """Those of a route, and those with an attribute, however many values it has."""
+    source = _recording(tmp_path / "monday", _of_two_routes())
+    assert diagnose_source(source, traces=query, where=where).units == units
+
+
+@pytest.mark.parametrize(
+    ("where", "message", "hint"),
+    [
+        ({"tier": "gold"}, "no call has the attribute tier", "route"),
+        ({"route": "/none"}, "no call has route=/none", "/chat, /slow"),
+    ],
+)
+def test_what_no_request_has_is_an_error(
+    where: dict[str, str], message: str, hint: str, tmp_path: Path
+) -> None:
+    """It names what they have."""
+    source = _recording(tmp_path / "monday", _of_two_routes())
+    with pytest.raises(ConfigError, match=message) as raised:
+        diagnose_source(source, where=where)
+    assert hint in (raised.value.hint or "")
 
 
 def test_a_folder_that_is_nothing_is_an_error(tmp_path: Path) -> None:
