@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from latspan.cli._argument_types import name_and_value
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.cli._exit_codes import exit_code_of
@@ -57,6 +58,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_goal(parser, FIRST_TARGET)
     add_margin(parser)
     parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        type=name_and_value,
+        metavar="NAME=VALUE",
+        help="compare only requests with this attribute, for example route=/chat; can be repeated",
+    )
+    parser.add_argument(
         "--changed",
         action="append",
         default=[],
@@ -93,12 +102,15 @@ def _run(arguments: argparse.Namespace) -> int:
         compare_by,
         question,
         runs_in,
+        where_of,
     )
 
     if arguments.save_baseline is not None:
         check_baseline_name(arguments.save_baseline)
     with reading():
         before = runs_in(arguments.before, step=arguments.step)
+    where = dict(arguments.where)
+    before = [where_of(run, where) for run in before]
     if arguments.after is None:
         if arguments.save_baseline is None:
             raise ConfigError(
@@ -110,6 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError("BEFORE and AFTER are the same", hint="record again after the change")
     with reading():
         after = runs_in(arguments.after, step=arguments.step)
+    after = [where_of(run, where) for run in after]
     asked = question(
         arguments.goal,
         before,

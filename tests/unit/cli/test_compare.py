@@ -70,6 +70,21 @@ def test_slower_is_exit_code_1(
     assert {"conclusion", "p95 duration"} <= failed
 
 
+def test_only_some_requests_are_compared(
+    before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the value of an attribute that requests have."""
+    after = runs(tmp_path / "after", 50, factors=SLOWER)
+    _, every = compared(capsys, before, after)
+    route = ROUTES[0]
+    _, found = compared(capsys, before, after, "--where", f"route={route}")
+    assert 0 < found["before"]["units"] < every["before"]["units"]
+    assert main(["compare", before, after, "--where", "route=/none"]) == 2
+    assert f"no call has route=/none\nhint: values are: {', '.join(sorted(ROUTES))}" in (
+        capsys.readouterr().err
+    )
+
+
 def test_one_recording_per_side_is_inconclusive(
     before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

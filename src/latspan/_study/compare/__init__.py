@@ -32,6 +32,7 @@ from latspan._study.compare._run import (
     part_of,
     run_of,
     run_of_records,
+    where_of,
 )
 from latspan._study.compare._sides import run_of_snapshot, runs_in
 
@@ -66,4 +67,5 @@ __all__ = [
     "run_of_snapshot",
     "runs_in",
     "runs_of_baseline",
+    "where_of",
 ]

@@ -46,6 +46,7 @@ __all__ = [
     "run_of",
     "run_of_records",
     "run_of_table",
+    "where_of",
 ]
 
 SEGMENT: Final = "segment."
@@ -359,6 +360,27 @@ def run_of_table(table: Table, name: str, *, load: Mapping[str, Any] | None = No
 def _conditions(recording: Recording) -> dict[str, Any]:
     written = {"latspan": recording.manifest.get("latspan"), **recording.conditions}
     return {name: value for name, value in written.items() if value is not None}
+
+
+def where_of(run: Run, where: Mapping[str, str]) -> Run:
+    """
+    Return the part of a run whose requests have all of some attributes.
+
+    Args:
+        run: The run.
+        where: Value of each attribute; the whole run is returned if it is empty.
+
+    Raises:
+        ConfigError: The run has no single requests, or none with such an attribute.
+    """
+    if not where:
+        return run
+    if run.table is None:
+        raise ConfigError(
+            f"{run.name} has no single requests, so none can be selected",
+            hint="compare recordings, or omit --where",
+        )
+    return _run(replace(run), run.table.matching(where))
 
 
 def part_of(run: Run, name: str, value: str) -> Run:
