@@ -33,6 +33,12 @@ _KEY = "sk-live-0123456789abcdef"
             "has no chat completions for the model 'm' (status 404): no such model",
             "check the name of the model",
         ),
+        (
+            Script.refused(404),
+            "/ask",
+            "has no chat completions",
+            "any other API is measured by a function that calls it",
+        ),
         (Script.refused(404), "", "has no chat completions", "/v1"),
         (Script.refused(429), "/v1", "(status 429)", "wait until the limit"),
         (

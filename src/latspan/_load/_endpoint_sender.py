@@ -153,7 +153,7 @@ async def find_model(endpoint: Endpoint) -> str:
         raise MeasurementError(
             f"{endpoint.shown} does not list its models, so the model is not known"
             f"{_status(answer)}",
-            hint=_versioned(endpoint) or "name the model with --model",
+            hint=_versioned(endpoint) or f"name the model with --model; {_OTHER_API}",
         )
     shown = ", ".join(sorted(found)[:10])
     raise MeasurementError(
@@ -178,7 +178,9 @@ def explain(
     if status in _UNAUTHORIZED:
         return _refused(endpoint, status or 0, reason)
     if status == _NOT_FOUND:
-        hint = _versioned(endpoint) or "check the name of the model, and the path of the URL"
+        hint = _versioned(endpoint) or (
+            f"check the name of the model, and the path of the URL; {_OTHER_API}"
+        )
         return MeasurementError(
             f"{endpoint.shown} has no chat completions for the model '{model}' (status 404)"
             f"{because}",
@@ -247,7 +249,8 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
         )
     return MeasurementError(
         f"{endpoint.shown} sent a response without a token, or a stream that ended early",
-        hint="check that it is an OpenAI-compatible API that streams chat completions",
+        hint="check that it is an OpenAI-compatible API that streams chat completions;"
+        f" {_OTHER_API}",
     )
 
 
@@ -260,6 +263,11 @@ def _refused(endpoint: Endpoint, status: int, reason: str) -> MeasurementError:
     return MeasurementError(
         f"{endpoint.shown} does not accept the API key (status {status}){because}", hint=hint
     )
+
+
+_OTHER_API: Final = (
+    "any other API is measured by a function that calls it: latspan measure module:function"
+)
 
 
 def _versioned(endpoint: Endpoint) -> str | None:
