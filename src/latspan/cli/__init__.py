@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final, NoReturn
 
 from latspan._shown import location, printable
@@ -150,7 +151,7 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
             print_message(line if number else f"error: {line}")
         if error.hint is not None:
             print_message(f"hint: {error.hint}")
-        unreadable = isinstance(error, _UNREADABLE)
+        unreadable = isinstance(error, _UNREADABLE) and not _is_missing(error)
         return NOT_INTERPRETABLE if unreadable else _USAGE
     except Terminated:
         print_message("terminated")
@@ -158,6 +159,12 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print_message("interrupted")
         return INTERRUPTED
+
+
+def _is_missing(error: LatspanError) -> bool:
+    """Return whether there is nothing at the path: the command line is wrong, and not a file."""
+    cause = error.__cause__
+    return isinstance(cause, FileNotFoundError) and not Path(cause.filename or "").exists()
 
 
 class _Parser(argparse.ArgumentParser):

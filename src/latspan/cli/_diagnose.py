@@ -15,7 +15,7 @@ from latspan.cli._exit_codes import exit_code_of_diagnosis
 from latspan.cli._judging import FIRST_TARGET, add_forms, add_goal, print_result, require_study
 from latspan.cli._progress import reading
 from latspan.cli._results import NamedPath, named_path
-from latspan.errors import ConfigError, RecordingError
+from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan._recording.folder import Recording
@@ -189,7 +189,7 @@ def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:
     if file_of(source).is_file():
         return named_path(source, arguments)
     if "://" not in source and not Path(source).exists():
-        raise RecordingError(
+        raise ConfigError(
             f"{source} is neither an inference path nor a recording: there is no such file",
             hint="latspan status lists the inference paths of this folder",
         )

@@ -214,7 +214,7 @@ def test_tampered_counts_are_refused(
     [
         (["{before}"], 2, "AFTER is missing"),
         (["{before}", "{before}"], 2, "are the same"),
-        (["{before}", "{tmp}/nothing"], 4, "it does not exist"),
+        (["{before}", "{tmp}/nothing"], 2, "it does not exist"),
         (["{before}", "{tmp}"], 4, "no recording and no .hlog file"),
         (["{before}", "--save-baseline", "{tmp}/x.txt"], 2, "x.txt is not the name of a baseline"),
         (["{before}", "{before}/run-0"], 2, "run-0 is given twice: one recording is one run"),

@@ -112,7 +112,7 @@ def test_diagnose_of_a_misspelt_name_leads_to_the_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It may be that of a path or that of a recording."""
-    assert main(["diagnose", "chta"]) == 4
+    assert main(["diagnose", "chta"]) == 2
     assert "neither an inference path nor a recording" in capsys.readouterr().err
 
 

@@ -287,3 +287,36 @@ sys.exit(latspan.cli.main(["work"]))
 
     assert complaint == b""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "nope"],
+        ["diagnose", "nope"],
+        ["compare", "nope", "other"],
+        ["convert", "nope", "out", "--to", "parquet"],
+        ["scorecard", "nope"],
+        ["histogram", "show", "nope.hlog"],
+        ["document", "nope"],
+        ["status", "nope"],
+        ["sweep", "nope", "--dry-run"],
+        ["measure", "nope"],
+    ],
+    ids=" ".join,
+)
+def test_a_path_at_which_there_is_nothing_is_a_usage_error(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2 for every command; 4 is for a file that cannot be interpreted."""
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+
+
+@pytest.mark.parametrize("command", [["report", "."], ["compare", ".", "."]], ids=" ".join)
+def test_a_folder_that_is_no_recording_cannot_be_interpreted(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It exists, so the command line may be right."""
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 4

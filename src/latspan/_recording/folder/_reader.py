@@ -538,9 +538,11 @@ def open_recording(folder: str | os.PathLike[str]) -> Recording:
         return Recording(path, read_manifest(path))
     except OSError as error:
         reason = error.strerror or str(error)
-        if isinstance(error, FileNotFoundError) and path.is_dir():
+        is_other = isinstance(error, FileNotFoundError) and path.is_dir()
+        if is_other:
             reason = "it has no recording.json"
+        # Only a path at which there is nothing has a file that is not found as its cause.
         raise RecordingError(
             f"{location(os.fspath(folder))} is not a recording: {reason}",
             hint="record a program with: latspan run --record FOLDER -- PROGRAM",
-        ) from error
+        ) from (None if is_other else error)

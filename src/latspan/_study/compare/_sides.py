@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -70,11 +71,15 @@ def _found(place: Path, step: int | None) -> list[Run]:
     several = [(each, sorted(each.glob(f"*{_LOG}"))) for each in inside if each.is_dir()]
     if any(files for _, files in several):
         return [_run_of_logs(files, str(folder)) for folder, files in several if files]
-    reason = "it does not exist" if not place.exists() else "it has no recording and no .hlog file"
+    missing = None
+    reason = "it has no recording and no .hlog file"
+    if not place.exists():
+        reason = "it does not exist"
+        missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place))
     raise RecordingError(
         f"nothing to compare in {place}: {reason}",
         hint="record with: latspan run --record FOLDER -- PROGRAM, or latspan measure",
-    )
+    ) from missing
 
 
 def _run_of_logs(files: Sequence[Path], name: str) -> Run:
