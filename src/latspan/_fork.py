@@ -141,7 +141,10 @@ def _end_after_all(last: Callable[[], None]) -> None:
         ]
         if not others:
             break
-        others[0].join()
+        try:
+            others[0].join()
+        except Exception:  # noqa: BLE001 - a thread that Python did not start, and cannot await
+            return
     try:
         last()
     finally:
