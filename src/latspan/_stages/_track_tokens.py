@@ -102,7 +102,7 @@ class _Following:
             _warn(f"raises {type(error).__name__}: {error}")
             return
         try:
-            count = count + 0  # noqa: PLR6104 - not in place, in what the application holds
+            count = count + 0
             bears = count > 0
         except Exception:  # noqa: BLE001 - it is not a number
             _warn(f"returns {type(count).__name__}, not a number")
