@@ -60,7 +60,8 @@ def _ask(client: httpx.Client, *, sdk: bool, streamed: bool = True) -> None:
         with client.stream("POST", "/chat/completions", json={"model": "m"}) as response:
             response.read()
         return
-    chat = OpenAI(api_key="none", base_url=str(client.base_url), http_client=client, max_retries=0)
+    handed: Any = client  # releases of the SDK name it by the types of httpx or of httpx2
+    chat = OpenAI(api_key="none", base_url=str(client.base_url), http_client=handed, max_retries=0)
     if streamed:
         list(chat.chat.completions.create(model="m", messages=_MESSAGES, stream=True))
     else:

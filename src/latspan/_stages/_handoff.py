@@ -80,7 +80,11 @@ def batch(
         UnknownNameError: ``kind`` is not a standard stage.
     """
     handoffs = tuple(requests)
-    known = tuple(each for each in handoffs if isinstance(each, Handoff))
+    known = tuple(
+        each
+        for each in handoffs
+        if isinstance(each, Handoff)  # pyright: ignore[reportUnnecessaryIsInstance]
+    )
     if len(known) < len(handoffs):
         warn_once("batch: an item that is not the result of latspan.handoff() has no stage")
     return ScopeManager(partial(_begin, name, known, kind_of(kind), window_s))

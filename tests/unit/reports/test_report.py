@@ -247,7 +247,11 @@ def test_a_report_is_displayed_by_the_notebook_alone(
     """Otherwise ``str`` would display it, and a notebook would show it twice."""
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     displayed: list[object] = []
-    monkeypatch.setattr("rich.jupyter.display", lambda *given: displayed.append(given))
+
+    def display(*given: object) -> None:
+        displayed.append(given)
+
+    monkeypatch.setattr("rich.jupyter.display", display)
     report = Report(snapshot_of([call([("decode", 1, Source.MEASURED)])]))
     assert str(report)
     assert report._repr_html_().startswith("<pre")  # pyright: ignore[reportPrivateUsage]
