@@ -108,6 +108,7 @@ def refuse_absent_values(
     *,
     metric: str | None = None,
     kind: Kind | None = None,
+    segment: str | None = None,
     values_may_be_absent: bool = False,
 ) -> None:
     """
@@ -118,12 +119,13 @@ def refuse_absent_values(
         where: Attributes in the question.
         metric: Metric in the question; ``None`` for a question about all metrics.
         kind: Kind in the question, if it names one.
+        segment: Segment in the question, if it is about one.
         values_may_be_absent: Whether to accept values that were never recorded, except of
             attributes with a fixed set of values.
 
     Raises:
-        UnknownNameError: A value was never recorded, or the series of the metric or kind do not
-            have the attribute.
+        UnknownNameError: A value was never recorded, or the series of the metric, the kind or the
+            segment do not have the attribute.
     """
     for name, value in where.items():
         vocabulary = _VOCABULARIES.get(name, frozenset[str]())
@@ -148,6 +150,12 @@ def refuse_absent_values(
             )
         if metric is not None:
             _refuse_absent_attribute(name, value, known, metric, kind)
+        if segment is not None and is_settable(name):
+            of_segment = [key for key in known if key.segment == segment]
+            if of_segment and all(key.attribute(name) is None for key in of_segment):
+                raise UnknownNameError(
+                    f"no value of {segment} has a {name}", hint=_hint_for_scope(name)
+                )
 
 
 def kind_of_question(
@@ -225,8 +233,6 @@ def hint_for_segment(
         of_segment = [key for key in series if key.segment == name]
         for attribute, value in where.items():
             values = {key.attribute(attribute) for key in of_segment} - {None}
-            if not values and is_settable(attribute):
-                return f"no value of {name} has a {attribute}: {_hint_for_scope(attribute)}"
             if value not in values:
                 recorded_values = nearest_values(value, {str(each) for each in values})
                 return f"the values of {attribute} recorded for {name}: {recorded_values or 'none'}"

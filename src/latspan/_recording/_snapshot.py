@@ -216,8 +216,8 @@ class Snapshot:
             where: Attributes that the series must have.
 
         Raises:
-            UnknownNameError: There is no such kind or attribute, or the value of an attribute was
-                never recorded.
+            UnknownNameError: There is no such kind or attribute, the value of an attribute was never
+                recorded, or only the requests around the segment have the attribute.
         """
         texts = texts_of(where)
         return self._values(
@@ -488,6 +488,7 @@ class Snapshot:
                 where,
                 metric=metric,
                 kind=asked,
+                segment=segment,
                 values_may_be_absent=values_may_be_absent,
             )
         if asked is None:

@@ -7,10 +7,10 @@ Slow imports happen inside the subcommands, so that ``--help`` responds immediat
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final, NoReturn
 
 from latspan._shown import location, printable
@@ -164,7 +164,7 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
 def _is_missing(error: LatspanError) -> bool:
     """Return whether there is nothing at the path: the command line is wrong, and not a file."""
     cause = error.__cause__
-    return isinstance(cause, FileNotFoundError) and not Path(cause.filename or "").exists()
+    return isinstance(cause, FileNotFoundError) and not os.path.lexists(cause.filename or "")
 
 
 class _Parser(argparse.ArgumentParser):
