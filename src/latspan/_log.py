@@ -7,11 +7,15 @@ Log lines quote the text of receivers, servers and exceptions. The filter :func:
 the logger itself, so it runs before any handler receives a record: each value in a line, except a
 number, and each line of a traceback pass through :func:`latspan._shown.foreign`. The exception
 object stays in the record unchanged.
+
+In a program that configures no logging, Python prints the text of a warning alone. There, the lines
+of latspan begin with its name.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from typing import Final
 
@@ -110,5 +114,23 @@ def warnings_given() -> tuple[str, ...]:
     return tuple(_messages)
 
 
+class _LastResort(logging.Handler):
+    """Prints warnings where :data:`logging.lastResort` would, with the name of the logger."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the record to standard error if no other handler receives it."""
+        last = logging.lastResort
+        is_configured = logger.handlers != [self] or logging.root.handlers
+        if last is None or record.levelno < last.level or is_configured:
+            return
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:  # noqa: BLE001 - as every handler: standard error may be closed
+            self.handleError(record)
+
+
 if make_safe not in logger.filters:
     logger.addFilter(make_safe)
+    _handler = _LastResort()
+    _handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    logger.addHandler(_handler)

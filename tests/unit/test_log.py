@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,27 @@ def test_there_is_one_logger() -> None:
         "_export/_export_errors.py": ["name", "name", "record.name"],
         "_sdk/_connectivity_probe.py": ['"opentelemetry"'],
     }
+
+
+@pytest.mark.parametrize(
+    ("configuration", "line"),
+    [
+        ("", "latspan: it is late"),
+        ("logging.lastResort = None", ""),
+        ("logging.basicConfig(format='mine: %(message)s')", "mine: it is late"),
+        ("logger.addHandler(logging.StreamHandler())", "it is late"),
+        ("sys.stderr = None", ""),
+    ],
+)
+def test_a_program_without_logging_reads_whose_line_it_is(configuration: str, line: str) -> None:
+    """Python itself would print the text alone; a program that configures logging decides."""
+    program = f"import logging, sys\nfrom latspan._log import logger\n{configuration}\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{program}logger.info('no')\nlogger.warning('it is late')"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ran.stderr.rstrip("\n") == line
+    assert ran.stdout == ""
