@@ -216,8 +216,8 @@ class Snapshot:
             where: Attributes that the series must have.
 
         Raises:
-            UnknownNameError: There is no such kind or attribute, the value of an attribute was never
-                recorded, or only the requests around the segment have the attribute.
+            UnknownNameError: There is no such kind or attribute, the value of an attribute was
+                never recorded, or only the requests around the segment have the attribute.
         """
         texts = texts_of(where)
         return self._values(
