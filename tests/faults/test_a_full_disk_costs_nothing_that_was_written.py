@@ -177,6 +177,45 @@ def test_of_the_records_of_a_run(tmp_path: Path) -> None:
     assert "may be missing" not in report
 
 
+MEASURE: Final = (sys.executable, "-m", "latspan", "measure", "--concurrency", "2", "--requests")
+CHECK: Final = "p95 duration <= 60s"
+
+
+def test_of_a_measurement(model: ScriptedServer, tmp_path: Path) -> None:
+    """The verdict on the requests that were recorded is printed, with the number of the others."""
+    with almost_full_disk(tmp_path / "disk", 5 * ROOM // 2) as disk:
+        done = subprocess.run(
+            [*MEASURE, "100", model.base_url, "--output", disk.folder / "run", "--check", CHECK],
+            env={**os.environ, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+        )
+        left = {path.name for path in (disk.folder / "run").iterdir()}
+
+    assert "No space left on device" in done.stderr
+    (measured,) = re.findall(r", (\d+) calls measured", done.stdout)
+    assert 0 < int(measured) < 100
+    assert "p95 of duration at most 60,000 ms" in done.stdout
+    assert re.search(r"Missing: \d+ records of requests or calls could not", done.stdout)
+    assert "recording.json" in left
+    assert ".reserved" not in left
+
+
+def test_of_a_measurement_that_cannot_be_recorded(model: ScriptedServer, tmp_path: Path) -> None:
+    """It is an error before the load, and leaves nothing."""
+    with almost_full_disk(tmp_path / "disk", ROOM) as disk:
+        done = subprocess.run(
+            [*MEASURE, "1000", model.base_url, "--output", disk.folder / "run"],
+            capture_output=True,
+            text=True,
+        )
+        assert not (disk.folder / "run").exists()
+
+    assert done.returncode == 4
+    assert "kB of free space; a recording of 1,011 requests needs" in done.stderr
+    assert "hint: free some space" in done.stderr
+
+
 def calls_and_flush(app: Driven, unharmed: Unharmed) -> bool:
     """Have it ask a few times, and say whether all of that was written."""
     for _ in unharmed.call(4):

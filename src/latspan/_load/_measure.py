@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,11 +31,11 @@ from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._operations import with_attributes
 from latspan._recording import RequestRecord
-from latspan._recording.folder import Manifest, begin_recording
+from latspan._recording.folder import Manifest, Reserve, begin_recording
 from latspan._sdk import configure, force_flush, shutdown, stop_polling
 from latspan._segments import Kind
 from latspan._targets import CacheState, Target
-from latspan.errors import MeasurementError
+from latspan.errors import MeasurementError, RecordingError
 
 __all__ = ["Display", "MeasureSettings", "measure"]
 
@@ -177,6 +177,7 @@ class _Measurement:
         self._runner: StepRunner | None = None
         self._main: asyncio.Task[Any] | None = None
         self._recorded: object = None
+        self._reserve: Reserve | None = None
 
     async def run(self) -> None:
         """
@@ -211,6 +212,7 @@ class _Measurement:
             self._folder, source="measure", conditions=self._conditions(model)
         )
         try:
+            self._reserve = Reserve(self._folder, _counted(self._settings.steps))
             sender = self._sender(model or "")
             self._start_recording()
             self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
@@ -220,6 +222,8 @@ class _Measurement:
             if sender is not None:
                 await sender.close()
             shutdown()
+            if self._reserve is not None:
+                self._reserve.release()
             manifest.discard()
             raise
         return sender, manifest
@@ -316,12 +320,16 @@ class _Measurement:
                 await runner.run()
             self._check_recorded()
             results.append(runner.result())
-            manifest.update(measurement={"steps": results})
+            # If the disk is full, the steps are written with the end.
+            with suppress(RecordingError):
+                manifest.update(measurement={"steps": results})
             if self._interrupted or (settings.stops_at_saturation and _saturated(runner, before)):
                 break
             before = runner
         # Everything is recorded before the manifest states that the measurement has ended.
         force_flush()
+        if self._reserve is not None:
+            self._reserve.release()
         manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
 
     def _about(self) -> dict[str, Any]:

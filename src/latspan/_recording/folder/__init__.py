@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         open_recording,
         without_collections,
     )
+    from latspan._recording.folder._reserve import Reserve
     from latspan._recording.folder._watched import Watcher, watched_reading
     from latspan._recording.folder._writer import LARGEST_FILE, RecordFile, prepare
 
@@ -55,6 +56,7 @@ __all__ = [
     "Origin",
     "RecordFile",
     "Recording",
+    "Reserve",
     "SnapshotReader",
     "Watcher",
     "begin_recording",
@@ -87,6 +89,7 @@ __getattr__ = lazy_getattr(
         "Origin": "_manifest",
         "RecordFile": "_writer",
         "Recording": "_reader",
+        "Reserve": "_reserve",
         "Watcher": "_watched",
         "begin_recording": "_manifest",
         "LineChunk": "_reader",
