@@ -231,7 +231,7 @@ _PROMPT: Final = (
 )
 
 _QUALITY: Final = (
-    Key("command", Form.TEXT, "checks the quality; run by latspan verify on both sides"),
+    Key("command", Form.TEXT, "checks a side; {side} is its name, {answers} the file to write"),
     Key("limit", Form.TEXT, "what the check requires"),
     Key("items", Form.TEXT, "JSONL file of the evaluation set"),
     Key("before", Form.TEXT, "JSONL file of the answers before the change"),
