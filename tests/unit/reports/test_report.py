@@ -111,12 +111,10 @@ def test_requests_are_shown_if_none_has_a_call(call: MakeCall, snapshot_of: Take
     text = str(Report(snapshot_of(pages)))
 
     assert "slowest of 2 requests" in text
-    assert (
-        "unattributed: your own code outside the named stages; name it with latspan.stage" in text
-    )
-    assert "in unattributed (your own code outside the named stages; unknown)" in " ".join(
-        text.split()
-    )
+    words = " ".join(text.split())
+    outside = "your code and what it waits for, outside the named stages"
+    assert f"unattributed: {outside}; name it with latspan.stage" in words
+    assert f"in unattributed ({outside}; unknown)" in words
     assert "Not shown" not in text
 
 
