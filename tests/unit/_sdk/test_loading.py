@@ -44,6 +44,16 @@ raise KeyboardInterrupt
 """
 )
 
+LOADS_SLOWLY = """
+import latspan._sdk._loading
+latspan._sdk._loading._LONGEST_WAIT_S = 0.0
+# The imports go on once the interpreter has begun to wait for them.
+def held_back():
+    threading.Timer(0.5, go_on.set).start()
+threading._register_atexit(held_back)
+raise KeyboardInterrupt
+"""
+
 FORKS_AT_ONCE = """
 # Runs before latspan's own hook.
 os.register_at_fork(before=go_on.set)
@@ -102,6 +112,13 @@ def test_a_program_may_end_before_the_exporters_are_loaded(
 def test_an_interrupted_program_keeps_its_exit_status() -> None:
     """Imports that run while the program ends would change it from SIGINT to 1."""
     text = program(IS_INTERRUPTED, held="urllib3", endpoint="http://127.0.0.1:9")
+
+    assert run_text(text, check=False).returncode == -signal.SIGINT
+
+
+def test_the_end_waits_longer_than_a_fork() -> None:
+    """On a busy machine, the imports take longer than what a fork waits at most."""
+    text = program(LOADS_SLOWLY, held="urllib3", endpoint="http://127.0.0.1:9")
 
     assert run_text(text, check=False).returncode == -signal.SIGINT
 
