@@ -30,6 +30,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "histogram_log_dir": ("/var/log/shop", "/var/log/shop"),
     "export_raw_histograms": ("true", True),
     "propagate": ("off", False),
+    "export_url_paths": ("on", True),
     "count_tokens": ("on", True),
     "capture_media": ("true", True),
     "request_stream_usage": ("yes", True),
