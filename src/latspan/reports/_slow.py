@@ -29,7 +29,7 @@ _WORTH_NAMING: Final = 0.10
 """Fraction of the time below which the sentence does not name the second segment."""
 
 _OWN_CODE: Final[dict[str, str]] = {
-    SegmentName.UNATTRIBUTED: "your code and what it waits for, outside the named stages"
+    SegmentName.UNATTRIBUTED: "your code and its waits outside the named stages"
 }
 
 _UNBLOCK: Final = (

@@ -60,7 +60,7 @@ _UNKNOWN: Final = (
 )
 _UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
 _OWN_CODE: Final = (
-    "unattributed: your code and what it waits for, outside the named stages; name it with latspan.stage"
+    "unattributed: your code and its waits outside the named stages; name them with latspan.stage"
 )
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {

@@ -112,8 +112,8 @@ def test_requests_are_shown_if_none_has_a_call(call: MakeCall, snapshot_of: Take
 
     assert "slowest of 2 requests" in text
     words = " ".join(text.split())
-    outside = "your code and what it waits for, outside the named stages"
-    assert f"unattributed: {outside}; name it with latspan.stage" in words
+    outside = "your code and its waits outside the named stages"
+    assert f"unattributed: {outside}; name them with latspan.stage" in words
     assert f"in unattributed ({outside}; unknown)" in words
     assert "Not shown" not in text
 
