@@ -26,6 +26,7 @@ __all__ = [
     "EXPORT_REFUSED",
     "HISTOGRAMS_NOT_EXPORTED",
     "NOT_EXPORTED",
+    "has_handlers",
     "logger",
     "make_safe",
     "warn_once",
@@ -120,13 +121,18 @@ class _LastResort(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the record to standard error if no other handler receives it."""
         last = logging.lastResort
-        is_configured = logger.handlers != [self] or logging.root.handlers
-        if last is None or record.levelno < last.level or is_configured:
+        if last is None or record.levelno < last.level or has_handlers():
             return
         try:
             sys.stderr.write(f"{self.format(record)}\n")
         except Exception:  # noqa: BLE001 - as every handler: standard error may be closed
             self.handleError(record)
+
+
+def has_handlers() -> bool:
+    """Return whether the program has configured a handler that receives latspan's lines."""
+    own = any(not isinstance(each, _LastResort) for each in logger.handlers)
+    return own or (logger.propagate and bool(logging.root.handlers))
 
 
 if make_safe not in logger.filters:

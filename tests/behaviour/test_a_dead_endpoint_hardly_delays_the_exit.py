@@ -206,7 +206,7 @@ def test_a_dead_endpoint_delays_the_exit_by_two_seconds_at_most(
     took_s, errors = delays[endpoint, way, "http/protobuf"]
 
     assert took_s < CEILING_S
-    lost = "Dropped 1 spans that could not be exported before shutdown"
+    lost = "latspan: Dropped 1 spans that could not be exported before shutdown"
     assert errors.splitlines().count(lost) == 1
 
 

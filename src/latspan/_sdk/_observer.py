@@ -31,6 +31,7 @@ from latspan._log import (
     EXPORT_REFUSED,
     HISTOGRAMS_NOT_EXPORTED,
     NOT_EXPORTED,
+    has_handlers,
     logger,
     warnings_given,
 )
@@ -194,7 +195,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
     Without a handler, Python would print the lines about failed exports before the report, which
     contains them. A program that handles log records gets all of them.
     """
-    return record.msg not in _IN_THE_REPORT or logger.hasHandlers()
+    return record.msg not in _IN_THE_REPORT or has_handlers()
 
 
 def _program() -> str:
