@@ -199,6 +199,7 @@ class _Measurement:
             finally:
                 await sender.close()
                 shutdown()
+                self._release()
 
     async def _prepared(self) -> tuple[_Prepared, Manifest]:
         """Begin the recording and send the first request."""
@@ -222,8 +223,7 @@ class _Measurement:
             if sender is not None:
                 await sender.close()
             shutdown()
-            if self._reserve is not None:
-                self._reserve.release()
+            self._release()
             manifest.discard()
             raise
         return sender, manifest
@@ -328,9 +328,12 @@ class _Measurement:
             before = runner
         # Everything is recorded before the manifest states that the measurement has ended.
         force_flush()
+        self._release()
+        manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
+
+    def _release(self) -> None:
         if self._reserve is not None:
             self._reserve.release()
-        manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
 
     def _about(self) -> dict[str, Any]:
         settings = self._settings
