@@ -63,7 +63,7 @@ __all__ = ["LocalScope", "request_around"]
 
 _next_id: Final = count(1).__next__
 _GIVEN_UP: Final = frozenset({Outcome.CLOSED_EARLY, Outcome.CANCELLED})
-"""Outcomes of a request that nobody waits for any more."""
+"""Outcomes of a request whose client no longer waits for the response."""
 _OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
 """Outcomes that an outcome set by the application's code replaces."""
 
@@ -362,7 +362,8 @@ class LocalScope:
         """
         End the stages that are open inside it.
 
-        If a client has left, nobody may close the generator of the body that has an open stage.
+        After a client has left, Python may close the generator of the body much later, and with it
+        the stage that is open there.
         """
         for scope in tuple(open_scopes):
             if scope.kind is Kind.STAGE and any(each is self for each in _around(scope)):

@@ -86,7 +86,7 @@ Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 """
 
 
-_MOST_GAPS: Final = 256
+_MAX_GAPS: Final = 256
 """Maximum number of gaps of a stream that a kept record has, unless all records are kept."""
 
 
@@ -520,7 +520,7 @@ class Recorder:
 
 def _without_long_stream(record: RequestRecord) -> RequestRecord:
     """Return a record without the gaps of a long stream, which would take some 130 bytes each."""
-    if max(len(record.chunk_gaps), len(record.output_chunk_gaps_ns)) <= _MOST_GAPS:
+    if max(len(record.chunk_gaps), len(record.output_chunk_gaps_ns)) <= _MAX_GAPS:
         return record
     return replace(record, chunk_gaps=(), output_chunk_gaps_ns=())
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from math import inf, isnan, nan
+from math import isnan, nan
 from typing import Any, Final
 
 from latspan import semconv
@@ -203,9 +203,8 @@ def _series_of(lines: Iterable[str]) -> dict[str, list[float]]:
             others = tuple(sorted(each for each in labels.items() if each[0] not in _TOGETHER))
             of_name = series.setdefault(known, {})
             before = of_name.get(others, nan)
-            of_name[others] = (
-                value if isnan(before) else max(before, -inf if isnan(value) else value)
-            )
+            if isnan(before) or value > before:
+                of_name[others] = value
     return {name: list(values.values()) for name, values in series.items()}
 
 

@@ -51,13 +51,13 @@ __all__ = ["DeferredExporter", "DeferredIntervalExporter", "Loader", "load_later
 
 _T_co = TypeVar("_T_co", covariant=True)
 
-_LONGEST_WAIT_S: Final = 5.0
+_MAX_WAIT_S: Final = 5.0
 """
 Maximum wait of a fork, in seconds. Loading takes some 0.1 s; a longer wait means that the waiting
 thread holds an import lock that the loader needs.
 """
 
-_LONGEST_WAIT_AT_EXIT_S: Final = 60.0
+_MAX_WAIT_AT_EXIT_S: Final = 60.0
 """
 Maximum wait of the interpreter's end, in seconds. The main thread holds no import lock then, so a
 longer wait means that the machine is busy.
@@ -200,7 +200,7 @@ def load_later_modules() -> None:
 _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
 
-def _wait_for_loaders(longest_s: float = _LONGEST_WAIT_S) -> None:
+def _wait_for_loaders(longest_s: float = _MAX_WAIT_S) -> None:
     for thread in list(_threads):
         # The error is that the thread is not started yet, or is the current one.
         with suppress(RuntimeError):
@@ -226,7 +226,7 @@ def _wait_at_fork_and_exit() -> None:
 def _finish_loading() -> None:
     """Wait for loaders while the interpreter ends, and keep the exit status."""
     if any(thread.is_alive() for thread in list(_threads)):
-        _wait_for_loaders(_LONGEST_WAIT_AT_EXIT_S)
+        _wait_for_loaders(_MAX_WAIT_AT_EXIT_S)
         # In an interactive session, the interrupt may have ended an earlier statement.
         if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
             with suppress(KeyboardInterrupt):

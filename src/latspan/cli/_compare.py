@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._argument_types import name_and_value
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.cli._exit_codes import exit_code_of
@@ -22,6 +21,7 @@ from latspan.cli._judging import (
     require_study,
 )
 from latspan.cli._progress import reading
+from latspan.cli._where import add_where
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,14 +57,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("after", metavar="AFTER", nargs="?", help="recordings after the change")
     add_goal(parser, FIRST_TARGET)
     add_margin(parser)
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        type=name_and_value,
-        metavar="NAME=VALUE",
-        help="compare only requests with this attribute, for example route=/chat; can be repeated",
-    )
+    add_where(parser, "compare only requests with this attribute, for example route=/chat")
     parser.add_argument(
         "--changed",
         action="append",

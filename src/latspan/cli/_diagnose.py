@@ -15,6 +15,7 @@ from latspan.cli._exit_codes import exit_code_of_diagnosis
 from latspan.cli._judging import FIRST_TARGET, add_forms, add_goal, print_result, require_study
 from latspan.cli._progress import reading
 from latspan.cli._results import NamedPath, named_path
+from latspan.cli._where import add_where
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,14 +89,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--service", metavar="NAME", help="traces: service of the requests")
     parser.add_argument("--route", metavar="ROUTE", help="route of the requests to judge")
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        type=name_and_value,
-        metavar="NAME=VALUE",
-        help="judge only requests with this attribute, for example tenant=acme; can be repeated",
-    )
+    add_where(parser, "judge only requests with this attribute, for example tenant=acme")
     parser.add_argument(
         "--since",
         type=_window,

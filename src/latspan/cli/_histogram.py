@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._argument_types import name_and_value
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
+from latspan.cli._where import add_where
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -103,14 +103,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="show only this metric, segment or tag, for example ttft or queue",
     )
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        type=name_and_value,
-        metavar="NAME=VALUE",
-        help="select only series with this attribute; can be repeated",
-    )
+    add_where(parser, "select only series with this attribute")
     parser.add_argument(
         "--by",
         action="append",

@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from latspan.cli._argument_types import name_and_value
 from latspan.cli._command import Command
 from latspan.cli._console import output
+from latspan.cli._where import add_where
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,14 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ATTRIBUTE",
         help="show one table per value of this attribute (default: %(default)s)",
     )
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        type=name_and_value,
-        metavar="NAME=VALUE",
-        help="count only requests with this attribute; can be repeated",
-    )
+    add_where(parser, "count only requests with this attribute")
     parser.add_argument(
         "--kind",
         choices=("request", "call", "http", "stage"),

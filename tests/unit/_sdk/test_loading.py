@@ -46,7 +46,7 @@ raise KeyboardInterrupt
 
 LOADS_SLOWLY = """
 import latspan._sdk._loading
-latspan._sdk._loading._LONGEST_WAIT_S = 0.0
+latspan._sdk._loading._MAX_WAIT_S = 0.0
 # The imports go on once the interpreter has begun to wait for them.
 def held_back():
     threading.Timer(0.5, go_on.set).start()

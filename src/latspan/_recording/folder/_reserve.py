@@ -2,7 +2,7 @@
 Space that a measurement keeps for the end of its recording.
 
 A recording that fills the disk loses requests. Its manifest, which has the statistics of the load
-generator, is written last; without it, nothing could be said about the requests that were recorded.
+generator, is written last. Without it, the recorded requests have no verdict.
 """
 
 from __future__ import annotations

@@ -25,8 +25,10 @@ _KV_FULL: Final = 0.9
 _KV_NEARLY_FULL: Final = 0.8
 _FEW: Final = 0.5
 _KEPT: Final = 0.8
-"""Used fraction of the KV cache with half as many running requests, over that of slow ones, from
-which it contains what the server keeps of finished requests."""
+"""
+Used fraction of the KV cache with half as many running requests, over that of slow ones, from which
+it contains what the server keeps of finished requests.
+"""
 
 
 @dataclass(frozen=True, slots=True)

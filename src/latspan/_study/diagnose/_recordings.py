@@ -154,7 +154,7 @@ def _calibration_from(recording: Recording) -> tuple[Calibration | None, str]:
     table = read_table(recording, (CALIBRATING.metric,))
     fault = ""
     if _steps(recording):
-        caveats = summarize(recording).steps[0].caveats
+        caveats = summarize(recording, table).steps[0].caveats
         fault = "; ".join(each.text for each in caveats if each.invalidates)
         table = table.rows(table.measured(0))
     return calibrate(units_of(table, CALIBRATING)), fault

@@ -27,16 +27,16 @@ LEAST_RATE: Final = 0.98
 MOST_CHANCE: Final = 0.10
 """Relative difference of the arrivals' rate from the load's above which a note is shown."""
 
-MOST_LAG_S: Final = 0.010
+MAX_LAG_S: Final = 0.010
 """Maximum p99 of the dispatch lag and of the event loop's lag, in seconds."""
 
-MOST_LAG_OF_LIMIT: Final = 0.02
+MAX_LAG_OF_LIMIT: Final = 0.02
 """The same as a fraction of the lowest limit of a target; the highest maximum applies."""
 
-MOST_LAG_OF_MEASURED: Final = 0.01
+MAX_LAG_OF_MEASURED: Final = 0.01
 """The same as a fraction of the shortest median of what is measured."""
 
-MOST_MEDIAN_LAG: Final = 0.2
+MAX_MEDIAN_LAG: Final = 0.2
 """
 Maximum median lag of the event loop, as a fraction of that of its p99: more would shift every
 percentile.
@@ -119,9 +119,9 @@ def caveats(
     """
     generator: Mapping[str, Any] = step.get("generator", {})
     most_lag_s = max(
-        MOST_LAG_S,
-        MOST_LAG_OF_LIMIT * min(limits_ns, default=0) / NS_PER_S,
-        MOST_LAG_OF_MEASURED * measured_ns / NS_PER_S,
+        MAX_LAG_S,
+        MAX_LAG_OF_LIMIT * min(limits_ns, default=0) / NS_PER_S,
+        MAX_LAG_OF_MEASURED * measured_ns / NS_PER_S,
     )
     yield from _lateness(step, generator, most_lag_s)
     yield from _own_load(generator, most_lag_s)
@@ -208,7 +208,7 @@ def _lateness(
 
 def _own_load(generator: Mapping[str, Any], most_lag_s: float) -> Iterator[Caveat]:
     lag: Mapping[str, float] = generator.get("loop_lag", {})
-    most_median_s = MOST_MEDIAN_LAG * most_lag_s
+    most_median_s = MAX_MEDIAN_LAG * most_lag_s
     if lag.get("p99", 0) > most_lag_s:
         yield Caveat(
             "loop_lag",

@@ -285,4 +285,3 @@ class _Server:
             return [
                 (dict(each["metric"]), dict(each)) for each in cast("list[dict[str, Any]]", found)
             ]
-        return []

@@ -38,7 +38,7 @@ _STATES: Final = tuple(State)
 _STREAMED: Final = (False, True, None)
 """Values of the code of ``streamed``: 0, 1 and -1."""
 
-_MOST_VALUES: Final = 10
+_MAX_VALUES: Final = 10
 """Number of values that an error lists."""
 
 _COMPLETED: Final = OUTCOMES.index(Outcome.COMPLETED)
@@ -246,7 +246,7 @@ class Table:
                 )
             codes, values = self.groups[name]
             if value not in values:
-                shown = sorted(values)[:_MOST_VALUES]
+                shown = sorted(values)[:_MAX_VALUES]
                 more = ", ..." if len(values) > len(shown) else ""
                 raise ConfigError(
                     f"no {self.kind} has {printable(name)}={printable(value)}",
