@@ -184,6 +184,10 @@ class Runtime:
         default_factory=dict[tuple[str, ...], tuple[re.Pattern[str], ...]],
     )
     """URLs that the environment excludes, by the library that they were looked up for."""
+    exchange_segments: dict[tuple[str, int | None], str] = field(
+        init=False, compare=False, default_factory=dict[tuple[str, int | None], str]
+    )
+    """Names of the segments of HTTP exchanges inside requests, by host and port."""
     _gate: Gate = field(init=False, compare=False, default_factory=Gate)
     _successors: list[Runtime] = field(init=False, compare=False, default_factory=list["Runtime"])
     """The runtime that receives the records after the gate is closed; empty if there is none."""

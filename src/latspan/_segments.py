@@ -19,6 +19,7 @@ __all__ = [
     "CUT",
     "FAILURES",
     "KIND_NOUNS",
+    "NOT_READ",
     "NOT_WAITING",
     "SEGMENT_ORDER",
     "STAGE_KINDS",
@@ -32,6 +33,8 @@ __all__ = [
     "Side",
     "Source",
     "Stage",
+    "exchange_segment",
+    "host_of_exchange",
     "kind_named",
     "totals",
     "weaker",
@@ -101,6 +104,27 @@ STAGE_KINDS: Final[frozenset[str]] = frozenset(Stage)
 
 SEGMENT_ORDER: Final[tuple[str, ...]] = tuple(SegmentName)
 """Every client segment in the order in which tables and waterfalls show them."""
+
+
+_EXCHANGE: Final = "http "
+_UNNAMED_PORTS: Final = frozenset({None, 80, 443})
+
+
+def exchange_segment(host: str, port: int | None = None) -> str:
+    """
+    Return the name of the segment of an HTTP exchange inside a request, outside any call.
+
+    Args:
+        host: Host of the server.
+        port: Port of the server; the default ports of HTTP and HTTPS are left out of the name.
+    """
+    shown = f"[{host}]" if ":" in host else host
+    return f"{_EXCHANGE}{shown}" if port in _UNNAMED_PORTS else f"{_EXCHANGE}{shown}:{port}"
+
+
+def host_of_exchange(segment: str) -> str | None:
+    """Return the host in the name of the segment of an HTTP exchange, ``None`` for any other."""
+    return segment.removeprefix(_EXCHANGE) if segment.startswith(_EXCHANGE) else None
 
 
 class Source(StrEnum):
@@ -202,6 +226,9 @@ FAILURES: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTE
 
 CUT: Final = frozenset({Outcome.CANCELLED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
 """Outcomes of a call that its caller ended before it was complete: the call was given up."""
+
+NOT_READ: Final = frozenset({Outcome.CLOSED_EARLY, Outcome.ABANDONED})
+"""Outcomes of a response that its caller had stopped reading, or had never read, at its end."""
 
 NOT_WAITING: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
 """

@@ -1,4 +1,4 @@
-"""Calls and stages inside a request or stage, held in bounded memory."""
+"""Calls, stages and HTTP exchanges inside a request or stage, held in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside", "Place"]
 
 Inside = ChildInterval | Callable[[int], ChildInterval]
 """
-Call or stage inside a request or stage.
+Call, stage or HTTP exchange inside a request or stage.
 
 An open one is a function that takes the end of the enclosing scope and returns the interval.
 """
@@ -93,7 +93,7 @@ class Contents:
             self._enqueue(self._merge)
 
     def add_stage(self, stage: Inside) -> None:
-        """Add a stage that has just started."""
+        """Add a stage, or an HTTP exchange outside any call, that has just started."""
         self._stages.append(stage)
         if len(self._stages) >= self._merge_from:
             self._enqueue(self._merge)
@@ -104,9 +104,17 @@ class Contents:
         return _intervals(calls, until_ns), _intervals(stages, until_ns)
 
     def stages_ns(self) -> list[tuple[str, int]]:
-        """Return the durations of the ended stages in nanoseconds, including the calls in them."""
+        """
+        Return the durations of the ended stages in nanoseconds, including the calls in them.
+
+        HTTP exchanges are not stages: a client of a served request must not see their hosts.
+        """
         _, stages = self._held()
-        over = [stage for stage in _intervals(stages, _STILL_OPEN) if stage.done_ns != _STILL_OPEN]
+        over = [
+            stage
+            for stage in _intervals(stages, _STILL_OPEN)
+            if stage.done_ns != _STILL_OPEN and not stage.is_exchange
+        ]
         if not over:
             return []
         from latspan._timeline import scope_timeline

@@ -47,6 +47,15 @@ class Scope(Protocol):
         """Add a stage inside it."""
         ...
 
+    def add_exchange(self, exchange: Inside) -> bool:
+        """
+        Add an HTTP exchange that no call belongs to; a stage does not, because it covers it.
+
+        Returns:
+            Whether the scopes around this one may add it too.
+        """
+        ...
+
     @property
     def ids(self) -> ScopeIds:
         """Its number and that of the outermost scope around it."""
@@ -127,6 +136,10 @@ class RemoteScope:
     def add_stage(self, stage: Inside) -> None:
         """Add a stage inside it."""
         self._contents.add_stage(stage)
+
+    def add_exchange(self, exchange: Inside) -> bool:  # noqa: ARG002
+        """Do nothing: the exchange is in the trace."""
+        return False
 
     @property
     def outer(self) -> None:

@@ -1,22 +1,40 @@
-"""An HTTP exchange outside any call, which may turn out to be a call of a model."""
+"""
+An HTTP exchange outside any call, which may turn out to be a call of a model.
+
+Inside a request, the exchange is one of the things that the request waits for: its time is a
+segment of the request, named after the host. It lasts until the body is read, or until the headers
+if the caller does not read the body to its end, because the caller may do anything meanwhile. A
+stage covers the exchanges inside it: its name says more than that of a host. If the exchange turns
+out to be a call, the request has that call instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 
 from latspan import semconv
 from latspan._operations._call import ModelCall
+from latspan._operations._enclosing import enclosing_scopes
 from latspan._operations._open_operations import open_operations
 from latspan._operations._operation import Operation
 from latspan._runtime import Runtime, handle_internal_errors
-from latspan._segments import Kind
+from latspan._segments import NOT_READ, Kind, exchange_segment
 from latspan._spans import AttributeValue, NoSink
+from latspan._timeline import ChildInterval
 from latspan._wire import ApiFormat
 
 __all__ = ["HttpExchange"]
+
+_MAX_HOSTS: Final = 50
+"""
+Maximum number of hosts with a segment of their own. A crawler contacts any number of hosts, and
+each segment is a series.
+"""
+_OTHER_HOSTS: Final = "(other hosts)"
 
 
 class HttpExchange(Operation):
@@ -34,7 +52,7 @@ class HttpExchange(Operation):
             then opens none, unless the exchange is promoted.
     """
 
-    __slots__ = ("path",)
+    __slots__ = ("_is_promoted", "path")
 
     kind = Kind.HTTP
 
@@ -50,6 +68,7 @@ class HttpExchange(Operation):
         spanned_elsewhere: bool = False,
     ) -> None:
         self.path = path
+        self._is_promoted = False
         super().__init__(
             runtime,
             parent_context,
@@ -70,6 +89,42 @@ class HttpExchange(Operation):
         """The URL without its path: scheme, host and port."""
         url = urlsplit(str(self._started_with.get(semconv.URL_FULL, "")))
         return f"{url.scheme}://{url.netloc}"
+
+    def _join_enclosing_scopes(self) -> None:
+        super()._join_enclosing_scopes()
+        for scope in enclosing_scopes():
+            if not scope.add_exchange(self.interval):
+                break
+
+    def interval(self, until_ns: int) -> ChildInterval:
+        """Return the interval of the exchange in a request that ended at ``until_ns``."""
+        return ChildInterval(
+            self._segment_name(),
+            self.start_ns,
+            self.start_ns if self._is_promoted else self._done_ns(until_ns),
+            own=True,
+            is_exchange=True,
+            start_other_ns=self._start_other_ns,
+            done_other_ns=self._done_other_ns,
+        )
+
+    def _segment_name(self) -> str:
+        server, known = self.server or ("", None), self._runtime.exchange_segments
+        if server not in known:
+            if len(known) >= _MAX_HOSTS:
+                return exchange_segment(_OTHER_HOSTS)
+            known[server] = exchange_segment(*server)
+        return known[server]
+
+    def _done_ns(self, until_ns: int) -> int:
+        """Return the instant until which the caller waited, at most ``until_ns`` if it is open."""
+        timeline, attempt = self._timeline, self.answering
+        if timeline is not None and self.outcome not in NOT_READ:
+            return timeline.done_ns
+        end_ns = until_ns if timeline is None else timeline.done_ns
+        if attempt is None or attempt.headers_ns is None:
+            return end_ns
+        return min(attempt.headers_ns, end_ns)
 
     def promoted(
         self,
@@ -101,7 +156,7 @@ class HttpExchange(Operation):
         if not open_operations.pop(self, False):
             return None
         open_operations[call] = True
-        self.finished = True
+        self.finished = self._is_promoted = True
         with handle_internal_errors("the span of a promoted call"):
             call.join()
         # The application may keep the response, and the response an exchange that has ended.

@@ -234,6 +234,13 @@ class LocalScope:
         """Add a stage inside it."""
         self._contents.add_stage(stage)
 
+    def add_exchange(self, exchange: Inside) -> bool:
+        """Add an HTTP exchange that no call belongs to, unless this is a stage."""
+        if self.kind is Kind.STAGE:
+            return False
+        self._contents.add_stage(exchange)
+        return True
+
     def took_ns(self) -> list[tuple[str, int]]:
         """
         Return the durations of the ended stages, and the total so far, in nanoseconds.

@@ -22,7 +22,15 @@ from latspan._operations._context import convention_labels, custom_series, span_
 from latspan._operations._enclosing import ScopeIds
 from latspan._recording import RequestRecord, details_of
 from latspan._runtime import Observation, Runtime
-from latspan._segments import Kind, Outcome, Segment, SegmentName, Side, Source
+from latspan._segments import (
+    Kind,
+    Outcome,
+    Segment,
+    SegmentName,
+    Side,
+    Source,
+    host_of_exchange,
+)
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
@@ -165,7 +173,7 @@ def finished_scope(
         **({} if not known.series else span_attributes(observed.kind, observed.series)),
         **known.attributes,
         **annotations.span_attributes(),
-        **spanless_attributes(result.own, merged=merged > 0),
+        **spanless_attributes(_without_exchanges(result.own), merged=merged > 0),
         semconv.LATSPAN_OUTCOME: outcome.value,
     }
     if merged:
@@ -226,7 +234,7 @@ def _late(
         known = [
             stage.done_ns if stage.merged is None else stage.start_ns
             for stage in stages
-            if stage.done_ns < done_ns
+            if stage.done_ns < done_ns and not stage.is_exchange
         ]
     if not known:
         return ()
@@ -308,15 +316,20 @@ def _unseen(observed: ObservedScope, finished: FinishedScope) -> list[Segment]:
     """
     Return the segments that have no span yet.
 
-    The span of a stage covers the stage's own time, and an earlier call has a span of its own.
-    After a merge the positions of the others are unknown, so no spans are created for them.
+    The span of a stage covers the stage's own time, and an earlier call or an HTTP exchange has a
+    span of its own. After a merge the positions of the others are unknown, so no spans are created
+    for them.
     """
     if finished.merged:
         return []
-    own, stage_name = finished.result.own, observed.stage_name
+    own, stage_name = _without_exchanges(finished.result.own), observed.stage_name
     if stage_name is not None:
         return [each for each in own if each.name == SegmentName.EVENT_LOOP != stage_name]
     return [each for each in own if each.name != SegmentName.CALL]
+
+
+def _without_exchanges(segments: Sequence[Segment]) -> list[Segment]:
+    return [each for each in segments if host_of_exchange(each.name) is None]
 
 
 def _is_a_models(observed: ObservedScope, attributes: Mapping[str, AttributeValue]) -> bool:

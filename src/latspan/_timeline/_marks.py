@@ -214,6 +214,8 @@ class ChildInterval(NamedTuple):
         first_visible_source: Source of that time.
         own: Whether the scope itself reports the time of the stage, because the stage has no record
             of its own.
+        is_exchange: Whether it is an HTTP exchange outside any call; it is in the list of the
+            stages.
         source: Source of the time of a stage.
         merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
             single call or stage.
@@ -230,6 +232,7 @@ class ChildInterval(NamedTuple):
     first_visible_ns: int | None = None
     first_visible_source: Source = Source.MEASURED
     own: bool = False
+    is_exchange: bool = False
     source: Source = Source.MEASURED
     merged: int | None = None
     streamed: bool = False

@@ -24,8 +24,11 @@ __all__ = ["merged"]
 
 _CALL: Final = SegmentName.CALL.value
 
-_Stage = tuple[str, Source, bool]
-"""Properties that distinguish stages: name, source, and whether the scope itself reports them."""
+_Stage = tuple[str, Source, bool, bool]
+"""
+Properties that distinguish stages: name, source, whether the scope itself reports them, and whether
+they are HTTP exchanges.
+"""
 
 
 class _Cell:
@@ -137,7 +140,7 @@ def _summed(cell: _Cell) -> tuple[list[ChildInterval], list[ChildInterval]]:
 
 
 def _kind_of(stage: ChildInterval) -> _Stage:
-    return stage.name, stage.source, stage.own
+    return stage.name, stage.source, stage.own, stage.is_exchange
 
 
 def _laid(
@@ -148,13 +151,14 @@ def _laid(
     at_ns = begin_ns
     for kind, spent in sums.items():
         if kind is not None:
-            name, source, own = kind
+            name, source, own, is_exchange = kind
             stages.append(
                 ChildInterval(
                     name,
                     at_ns,
                     at_ns + spent.total_ns,
                     own=own,
+                    is_exchange=is_exchange,
                     source=source,
                     merged=spent.count,
                 )

@@ -9,7 +9,14 @@ from typing import Final
 
 from latspan._drawing import GLOSSARY, SOURCE_WORDS, in_words, listed, percent
 from latspan._recording import RequestRecord
-from latspan._segments import Outcome, SegmentName, SegmentTotal, Source, weaker
+from latspan._segments import (
+    Outcome,
+    SegmentName,
+    SegmentTotal,
+    Source,
+    host_of_exchange,
+    weaker,
+)
 
 __all__ = [
     "SegmentShare",
@@ -182,7 +189,8 @@ def _spent_on(named: Sequence[SegmentShare], meanings: Mapping[str, str], *, of:
 
 
 def _explained(share: SegmentShare, meanings: Mapping[str, str]) -> str:
-    meaning = meanings.get(share.name, "a stage of its own")
+    other = "a stage of its own" if host_of_exchange(share.name) is None else "HTTP requests"
+    meaning = meanings.get(share.name, other)
     certain = share.source in (Source.MEASURED, Source.SERVER_REPORTED)
     known = "" if certain else f"; {SOURCE_WORDS[share.source]}"
     return f"{share.name} ({meaning}{known})"

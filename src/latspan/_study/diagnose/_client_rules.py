@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from latspan._drawing import percent
-from latspan._segments import SegmentName, Stage
+from latspan._segments import SegmentName, Stage, host_of_exchange
 from latspan._study.diagnose._facts import CLUMPED, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 from latspan._study.diagnose._line import beyond
@@ -21,6 +21,7 @@ __all__ = [
     "call_chain",
     "client_pool",
     "connections",
+    "dependency",
     "gateway",
     "generator",
     "network",
@@ -310,6 +311,21 @@ def own_code(facts: Facts) -> Finding | None:
         lever or f"shorten the stage '{leader.name}', or run it in parallel",
         (f"{where}, {typical}",),
         f"the stage '{leader.name}' is replaced by a constant and requests are as slow",
+        (leader.name,),
+    )
+
+
+def dependency(facts: Facts) -> Finding | None:
+    """Return the finding on HTTP exchanges with one host, outside any call."""
+    leader = facts.leader
+    host = host_of_exchange(leader.name)
+    typical = f"typical ones {milliseconds(leader.typical_ns)}"
+    return Finding(
+        "slow_dependency",
+        f"HTTP requests of the application to {host}",
+        f"cache the responses of {host}, request them in parallel, or speed up that service",
+        (f"slow requests spend {milliseconds(leader.mean_ns)} there, {typical}",),
+        f"the responses of {host} are replaced by constants and requests are as slow",
         (leader.name,),
     )
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from latspan._drawing import percent
 from latspan._metrics import FIRST_TOKENS
-from latspan._segments import STAGE_KINDS, SegmentName, Stage
+from latspan._segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server
@@ -98,7 +98,9 @@ def explain(facts: Facts) -> Finding | None:
         return None
     kind = facts.table.kinds.get(name, name)
     rule = _BY_SEGMENT.get(name)
-    if rule is None and kind in STAGE_KINDS:
+    if rule is None and host_of_exchange(name) is not None:
+        rule = client.dependency
+    elif rule is None and kind in STAGE_KINDS:
         rule = _IN_MODEL_SERVER.get(Stage(kind))
     return (rule or client.own_code)(facts)
 

@@ -19,7 +19,17 @@ from latspan._drawing import count
 from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
 from latspan._recording.folder._checks import LARGEST, LOOKED_UP
-from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
+from latspan._segments import (
+    NOT_READ,
+    Kind,
+    Mark,
+    Outcome,
+    Segment,
+    SegmentName,
+    Side,
+    Source,
+    exchange_segment,
+)
 from latspan._study.traces._dialects import Dialect
 from latspan._study.traces._foreign import (
     LACKS,
@@ -349,6 +359,7 @@ class _Trees:
 
     def _inside_of(self, row: SpanRow) -> Iterator[Piece]:
         """Yield the pieces of the units inside a unit: of its last call, and of the others."""
+        is_stage = _kind(row) is Kind.STAGE
         inside = self._inside[row.trace_id, row.span_id]
         calls = [each for each in inside if _kind(each) is Kind.CALL]
         last = max(calls, key=lambda each: each.start_ns, default=None)
@@ -358,8 +369,23 @@ class _Trees:
                 end_ns = each.end_ns - row.start_ns
                 yield Piece(SegmentName.CALL, start_ns, end_ns, is_own=False)
                 continue
+            if _kind(each) is Kind.HTTP:
+                if not is_stage:
+                    yield self._exchange(each, start_ns)
+                continue
             for name, start, end, source, _ in self._pieces[each.trace_id, each.span_id]:
                 yield Piece(name, start + start_ns, end + start_ns, source, is_own=False)
+
+    def _exchange(self, row: SpanRow, start_ns: int) -> Piece:
+        """Return the piece of an HTTP exchange inside a request that begins at ``start_ns``."""
+        pieces = self._pieces[row.trace_id, row.span_id]
+        if _outcome(row) in NOT_READ:
+            pieces = [each for each in pieces if each.name != SegmentName.POSTPROCESS]
+        end_ns = max((each.end_ns for each in pieces), default=0)
+        host = str(row.attributes.get(semconv.SERVER_ADDRESS, ""))
+        port: object = row.attributes.get(semconv.SERVER_PORT)
+        name = exchange_segment(host, port if isinstance(port, int) else None)
+        return Piece(name, start_ns, start_ns + end_ns)
 
 
 def _kind(row: SpanRow) -> Kind:

@@ -65,6 +65,12 @@ def test_a_stage_counts_as_its_kind(kind: str, cause: str) -> None:
     assert cause_of(segments, kinds={"my_stage": kind}) == cause
 
 
+def test_http_requests_to_one_host_are_a_dependency() -> None:
+    """Such a segment has the name of the host."""
+    segments = {"http vectors.test": in_tail(5, 900), "decode": _EVEN}
+    assert cause_of(segments) == "slow_dependency"
+
+
 def test_a_wait_of_typical_requests_is_a_lack_of_capacity() -> None:
     """A queue in which typical requests wait too is not one of bursts."""
     assert cause_of({"queue": [800.0] * SIZE, "decode": _EVEN}) == "under_capacity"
