@@ -27,6 +27,7 @@ from latspan._instrument import (
     aiter_tracked_body,
     body_tracker,
     closing_of,
+    iter_arrivals,
     iter_tracked_body,
 )
 
@@ -52,7 +53,9 @@ def _iter_raw_of(
     def iter_raw(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
         tracker = body_tracker(self)
         source = original(self, *args, **kwargs)
-        return source if tracker is None else iter_tracked_body(source, tracker)
+        if tracker is None:
+            return iter_arrivals(source, self)
+        return iter_tracked_body(source, tracker)
 
     return iter_raw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -20,9 +21,11 @@ from latspan.testing import (
     ServerFlavor,
     Step,
 )
-from tests.clients.conftest import MESSAGES, Driver, Visit
+from tests.clients.conftest import MESSAGES, OPENAI, Driver, Visit
 
 MS = 1_000_000
+
+AT_END = {"stream_close", "postprocess", "consumer"}
 
 NETWORK: dict[str, int] = {
     "connect_ns": 7 * MS,
@@ -40,6 +43,11 @@ def _only(seen: Captured) -> RequestRecord:
 
 def _totals(record: RequestRecord) -> dict[str, tuple[int, str]]:
     return {total.name: (total.duration_ns, total.source.value) for total in record.segment_totals}
+
+
+def _event(**fields: Any) -> bytes:
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", **fields}
+    return f"data: {json.dumps(chunk)}\n\n".encode()
 
 
 def _stream(
@@ -103,6 +111,45 @@ def test_a_stream_from_a_server_without_time_reports(driver: Driver, seen: Captu
         "server_wait": (104 * MS, "measured"),
         "decode": (40 * MS, "measured"),
     }
+
+
+@pytest.mark.parametrize("driver", [pytest.param((OPENAI, False), id="openai-sync")], indirect=True)
+def test_the_sdks_own_work_is_not_a_wait_for_the_end(driver: Driver, seen: Captured) -> None:
+    """
+    The OpenAI SDK builds the classes of an API when it reads the first stream.
+
+    The arrivals of two streams are recorded, because recording those of each would cost too much.
+    """
+    pieces = [
+        _event(choices=[{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]),
+        _event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+        _event(choices=[]),
+        b"data: [DONE]\n\n",
+    ]
+
+    async def program(client: Any) -> None:
+        process = client._process_response_data
+
+        def process_slowly(**arguments: Any) -> Any:
+            chunk = process(**arguments)
+            if not chunk.choices:
+                driver.clock.advance(300 * MS)
+            return chunk
+
+        client._process_response_data = process_slowly
+        for _ in range(3):
+            await driver.read(await driver.create(client, stream=True))
+
+    driver.run(driver.sending(pieces), program)
+    ends = [
+        {name: length for name, (length, _) in _totals(record).items() if name in AT_END}
+        for record in seen.records
+    ]
+    assert ends == [
+        {"stream_close": 30 * MS, "postprocess": 300 * MS},
+        {"stream_close": 30 * MS, "postprocess": 300 * MS},
+        {"stream_close": 330 * MS},
+    ]
 
 
 def test_a_role_that_comes_early_is_a_chunk_and_no_token(driver: Driver, seen: Captured) -> None:

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
         body_tracker,
         track_body,
     )
-    from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
+    from latspan._instrument._body_iterators import (
+        aiter_tracked_body,
+        iter_arrivals,
+        iter_tracked_body,
+    )
     from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import (
         has_global_provider,
@@ -108,6 +112,7 @@ __all__ = [
     "is_excluded",
     "is_instrumented",
     "is_switched_on",
+    "iter_arrivals",
     "iter_tracked",
     "iter_tracked_body",
     "loaded_clients",
@@ -169,6 +174,7 @@ _FOR_INTEGRATIONS = {
     "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
+    "iter_arrivals": "_body_iterators",
     "iter_tracked": "_streams",
     "iter_tracked_body": "_body_iterators",
     "open_call": "_hooks",

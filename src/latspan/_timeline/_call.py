@@ -16,6 +16,7 @@ an instant that is missing, early or late can shorten a segment but never cause 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -277,7 +278,12 @@ def _streamed_answer(
         seen.outcome is Outcome.ABANDONED and reads.end is not None
     )
     tail = SERVER_WAIT if is_waiting else STREAM_CLOSE
+    # The client library's own work on what had arrived is not a wait for the end of the stream.
+    work = deque(reads.library_work(marks.get(LAST_TOKEN, 0)) if tail is STREAM_CLOSE else ())
     for end_ns, held in stream.intervals.tail:
+        while work and not held and work[0][1] <= end_ns:
+            begin_ns, done_ns = work.popleft()
+            cuts += [(begin_ns, tail, MEASURED), (done_ns, POSTPROCESS, MEASURED)]
         name = CONSUMER if held else tail
         cuts.append((end_ns, name, MEASURED))
     if reads.end is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, sub
 from typing import Final, NamedTuple
@@ -119,11 +120,14 @@ class Reads:
         end: Instants before and after the read that found the end of the stream, or failed.
         began: Returns the instant at which the read in progress began, ``None`` if the caller holds
             the stream; ``None`` if that is not known.
+        arrivals: Instants at which the transport returned the last parts of the body, monotonic
+            nanoseconds; ``None`` if they are not recorded.
     """
 
     stamps: list[int] = field(default_factory=list[int])
     end: tuple[int, int] | None = None
     began: Callable[[], int | None] | None = None
+    arrivals: deque[int] | None = None
 
     def add(self, before_ns: int, after_ns: int, kind: int) -> None:
         """Add a read; its chunk has that kind."""
@@ -131,7 +135,8 @@ class Reads:
 
     def copy(self) -> Reads:
         """Return the reads so far; later ones are not added to it."""
-        return Reads(self.stamps.copy(), self.end)
+        arrivals = None if self.arrivals is None else self.arrivals.copy()
+        return Reads(self.stamps.copy(), self.end, arrivals=arrivals)
 
     def chunks(self) -> tuple[Sequence[int], list[int]]:
         """
@@ -168,6 +173,26 @@ class Reads:
         if NO_CHUNK in self.stamps[2::3]:
             returned = [returned[at] for at in self.chunks()[0]]
         return tuple(map(sub, returned[1:], returned))
+
+    def library_work(self, since_ns: int) -> Iterator[tuple[int, int]]:
+        """
+        Yield the intervals in which the client library worked on parts of the body that it had.
+
+        Such an interval is from the last arrival in a read to the return of the read. The OpenAI
+        SDK builds the classes of an API when it reads the API's first stream, which takes seconds
+        on a slow machine.
+
+        Args:
+            since_ns: Start of the reads to look at, monotonic nanoseconds.
+        """
+        if not self.arrivals:
+            return
+        ends = () if self.end is None else (self.end,)
+        for before_ns, after_ns in (*zip(self.stamps[::3], self.stamps[1::3], strict=True), *ends):
+            if before_ns >= since_ns:
+                arrived = [at_ns for at_ns in self.arrivals if before_ns <= at_ns <= after_ns]
+                if arrived and after_ns - arrived[-1] >= READER_BOUND_NS:
+                    yield arrived[-1], after_ns
 
     def returns(self, handed_over_ns: int) -> tuple[list[int], list[bool]]:
         """
