@@ -25,10 +25,11 @@ from latspan._instrument import (
     Patches,
     aclosing_of,
     aiter_tracked_body,
+    aiter_watched,
     body_tracker,
     closing_of,
-    iter_arrivals,
     iter_tracked_body,
+    iter_watched,
 )
 
 __all__ = ["patch_bodies"]
@@ -54,7 +55,7 @@ def _iter_raw_of(
         tracker = body_tracker(self)
         source = original(self, *args, **kwargs)
         if tracker is None:
-            return iter_arrivals(source, self)
+            return iter_watched(source, self)
         return iter_tracked_body(source, tracker)
 
     return iter_raw
@@ -67,7 +68,9 @@ def _aiter_raw_of(
     def aiter_raw(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[bytes]:
         tracker = body_tracker(self)
         source = original(self, *args, **kwargs)
-        return source if tracker is None else aiter_tracked_body(source, tracker)
+        if tracker is None:
+            return aiter_watched(source, self)
+        return aiter_tracked_body(source, tracker)
 
     return aiter_raw
 

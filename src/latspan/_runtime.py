@@ -188,8 +188,10 @@ class Runtime:
         init=False, compare=False, default_factory=dict[tuple[str, int | None], str]
     )
     """Names of the segments of HTTP exchanges inside requests, by host and port."""
-    first_streams: dict[str, int] = field(init=False, compare=False, default_factory=dict[str, int])
-    """Number of streams of each API format so far whose arrivals at the transport are recorded."""
+    watched_streams: dict[tuple[object, str], int] = field(
+        init=False, compare=False, default_factory=dict[tuple[object, str], int]
+    )
+    """Number of streams by server and API format whose bytes were watched as the first ones."""
     _gate: Gate = field(init=False, compare=False, default_factory=Gate)
     _successors: list[Runtime] = field(init=False, compare=False, default_factory=list["Runtime"])
     """The runtime that receives the records after the gate is closed; empty if there is none."""

@@ -36,11 +36,7 @@ if TYPE_CHECKING:
         body_tracker,
         track_body,
     )
-    from latspan._instrument._body_iterators import (
-        aiter_tracked_body,
-        iter_arrivals,
-        iter_tracked_body,
-    )
+    from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
     from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import (
         has_global_provider,
@@ -48,6 +44,7 @@ if TYPE_CHECKING:
         track_inside,
     )
     from latspan._instrument._exchange import Exchange
+    from latspan._instrument._first_streams import aiter_watched, iter_watched
     from latspan._instrument._hooks import (
         Attempt,
         Call,
@@ -96,6 +93,7 @@ __all__ = [
     "aclosing_of",
     "aiter_tracked",
     "aiter_tracked_body",
+    "aiter_watched",
     "attributes",
     "auto_instrument",
     "body_tracker",
@@ -112,9 +110,9 @@ __all__ = [
     "is_excluded",
     "is_instrumented",
     "is_switched_on",
-    "iter_arrivals",
     "iter_tracked",
     "iter_tracked_body",
+    "iter_watched",
     "loaded_clients",
     "log_internal_error",
     "named_scope",
@@ -165,6 +163,7 @@ _FOR_INTEGRATIONS = {
     "aclosing_of": "_close_hooks",
     "aiter_tracked": "_streams",
     "aiter_tracked_body": "_body_iterators",
+    "aiter_watched": "_first_streams",
     "requests_usage": "_hooks",
     "body_tracker": "_bodies",
     "closing_of": "_close_hooks",
@@ -174,9 +173,9 @@ _FOR_INTEGRATIONS = {
     "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
-    "iter_arrivals": "_body_iterators",
     "iter_tracked": "_streams",
     "iter_tracked_body": "_body_iterators",
+    "iter_watched": "_first_streams",
     "open_call": "_hooks",
     "patch_method": "_methods",
     "patch_request_builder": "_hooks",

@@ -8,8 +8,8 @@ from typing import Any, cast
 from opentelemetry import context, trace
 
 from latspan._instrument._bodies import track_body
-from latspan._instrument._body_iterators import record_arrivals
 from latspan._instrument._coexistence import is_instrumented
+from latspan._instrument._first_streams import watch_stream
 from latspan._instrument._hooks import Attempt, adopt_llm_span, open_exchange
 from latspan._instrument._outcomes import FIRST_ERROR_STATUS, error_type_of, outcome_of
 from latspan._operations import (
@@ -288,7 +288,7 @@ class Exchange:
             operation.returned()
             track_body(operation, attempt, response, request_body, decoded=decoded)
         elif operation.reads is not None:
-            record_arrivals(operation, response)
+            watch_stream(operation, response)
 
     def failed(
         self,
