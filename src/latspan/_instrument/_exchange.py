@@ -241,6 +241,7 @@ class Exchange:
         if attempt.end_ns is None:
             attempt.end_ns = self.operation.now()
             attempt.error_type = error_type_of(error)
+            attempt.is_cancelled = outcome_of(error) is Outcome.CANCELLED
 
     def response_received(
         self,
@@ -313,6 +314,7 @@ class Exchange:
         if failure is not None and (failure is error or failure is error.__cause__):
             # The failure of the send propagated to here, unchanged or as the cause of another.
             attempt.end_ns = attempt.error_type = None
+            attempt.is_cancelled = False
         ended_ns = attempt.end_ns
         self.attempt_failed(error)
         if self.alone:

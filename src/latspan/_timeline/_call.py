@@ -203,8 +203,7 @@ def _after(attempt: Attempt | None, outcome: Outcome) -> str:
     if attempt is None or outcome is not Outcome.CANCELLED or not attempt.failed:
         return POSTPROCESS
     # The cancellation of the attempt itself is not followed by a back-off.
-    is_itself_cancelled = (attempt.error_type or "").endswith("CancelledError")
-    return POSTPROCESS if is_itself_cancelled else RETRY
+    return POSTPROCESS if attempt.is_cancelled else RETRY
 
 
 def _whole_answer(

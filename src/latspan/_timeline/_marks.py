@@ -57,6 +57,7 @@ class Attempt:
         reused: Whether the connection had been used before; ``None`` if unknown.
         status: The HTTP status code.
         error_type: Cause of the failure: a status code or the name of an exception type.
+        is_cancelled: Whether the failure is a cancellation, or an interrupt of the program.
     """
 
     start_ns: int
@@ -72,6 +73,7 @@ class Attempt:
     reused: bool | None = None
     status: int | None = None
     error_type: str | None = None
+    is_cancelled: bool = False
 
     @property
     def sending_ns(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,35 @@ def test_a_transport_that_tries_again() -> None:
     assert (second.attributes or {})["error.type"] == "503"
     (root,) = [span for span in seen.spans if span.parent is None]
     assert (root.attributes or {})["error.type"] == "503"
+
+
+class Interrupted(asyncio.CancelledError):
+    """A cancellation whose name does not show that it is one."""
+
+
+@pytest.mark.parametrize(
+    ("error", "after"),
+    [
+        (Interrupted(), "postprocess"),
+        (KeyboardInterrupt(), "postprocess"),
+        (SystemExit(), "postprocess"),
+        (ConnectionResetError(), "retry"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_cancelled_attempt_is_not_followed_by_a_back_off(
+    error: BaseException, after: str
+) -> None:
+    """A call with one attempt has ``retry`` only if that attempt failed before."""
+    clock = ManualClock()
+    with capture(clock=clock) as seen:
+        exchange = begin()
+        clock.advance(5 * MS)
+        exchange.attempt_failed(error)
+        clock.advance(2 * MS)
+        exchange.operation.end(Outcome.CANCELLED)
+    (record,) = seen.records
+    assert [(each.name, each.duration_ns) for each in record.segments][-1] == (after, 2 * MS)
 
 
 @pytest.mark.parametrize(("apart", "exchanges"), [(False, 1), (True, 2)])
