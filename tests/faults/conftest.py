@@ -14,13 +14,16 @@ from support.programs import Driven
 
 pytest.importorskip("openai", reason="the openai client is not installed")
 
-MEAN_S: Final = 0.25
-"""What calls may take on average: a quarter of the time after which an export is given up."""
+EXPORT_TIMEOUT_S: Final = 1
+"""Time after which an export is given up: a call that waited for one takes at least as long."""
+
+MAX_LONG_FRACTION: Final = 0.1
+"""Maximum fraction of calls that take as long; others may use the processors."""
 
 QUICK: Final = {
     "OTEL_BSP_SCHEDULE_DELAY": "20",
     "LATSPAN_METRICS_INTERVAL_S": "0.2",
-    "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": str(EXPORT_TIMEOUT_S),
 }
 """Exports follow one another so closely that any moment is in mid-traffic, and give up soon."""
 
@@ -58,10 +61,10 @@ class Unharmed:
 
     def call(self, count: int) -> Iterator[int]:
         """Have it ask so many times; yield how many answers are there, each as it must be."""
-        took_s = 0.0
+        long = 0
         for number, answer in enumerate(self._app.calls(count), 1):
             assert {answer["text"]} == self._plain
-            took_s += answer["took_s"]
+            long += answer["took_s"] >= EXPORT_TIMEOUT_S
             self.calls += 1
             yield number
-        assert took_s < count * MEAN_S
+        assert long <= count * MAX_LONG_FRACTION

@@ -29,6 +29,8 @@ _STILL: Final = 0.1
 _RECENT_S: Final = 0.2
 """A look at the end of one measurement counts for the start of the next, if it is this recent."""
 _LOOKS: Final = 10
+_LOOKS_WHILE_BUSY: Final = 3
+"""Number of looks before a test is skipped: fewer if the test before was skipped too."""
 _TAKES: Final = 4
 
 
@@ -52,15 +54,18 @@ def when_still(take: Callable[[], Taken]) -> Taken:
 
 
 _last_still_s = -math.inf
+_is_busy = False
+"""Whether the last wait for stillness was in vain."""
 
 
 def _await_stillness(shares: list[float]) -> None:
+    global _is_busy
     if time.monotonic() - _last_still_s < _RECENT_S:
         return
-    for _ in range(_LOOKS):
-        if _look(shares):
-            return
-    _skip(shares)
+    looks = _LOOKS_WHILE_BUSY if _is_busy else _LOOKS
+    _is_busy = not any(_look(shares) for _ in range(looks))
+    if _is_busy:
+        _skip(shares)
 
 
 def _look(shares: list[float]) -> bool:
