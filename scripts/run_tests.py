@@ -2,8 +2,8 @@
 """
 Run suites of tests in several environments, several at a time, and print their sum last.
 
-``run_tests.py [--jobs N] [--alone] [--cover PYTHON] PYTHON FOLDER[,FOLDER...] [...]
--- [PYTEST ARGUMENT ...]``
+``run_tests.py [--jobs N] [--alone] [--yield auto|always|never] [--cover PYTHON]
+PYTHON FOLDER[,FOLDER...] [...] -- [PYTEST ARGUMENT ...]``
 
 A suite is what one pytest process runs: some folders, with the interpreter of one environment.
 ``FOLDER%2`` deals the test files of a folder out to two suites. At most N suites run at once, in
@@ -22,7 +22,9 @@ must not start its programs in a new session, because Linux divides the processo
 sessions. Programs that start and end still delay the others by some milliseconds, so name the
 suites that start many of them last, and the environment with the longest tests that run alone after
 the others. So tests that judge a p95 or every request are ``undisturbed``: they run when all others
-have ended. On other systems, and with ``--jobs 1``, the same holds for the tests that run alone.
+have ended. On other systems, and with ``--jobs 1``, the same holds for the tests that run alone. It
+also holds if other programs use the processors at the start, because they would leave nothing to
+the class for idle processors; ``--yield`` decides that without a look.
 
 With ``--cover PYTHON`` the suites of that interpreter record the branch coverage of the package;
 those of tests that run alone do not, because it slows the code. The coverage is printed, and the
@@ -58,6 +60,11 @@ if TYPE_CHECKING:
 NO_TESTS_COLLECTED = 5
 COVERAGE = Path("build/coverage")
 BELOW_FLOOR = 2
+STILLNESS = Path(__file__).parents[1] / "tests" / "support" / "stillness.py"
+"""Program that prints the share of a processor's time that other programs take."""
+LOOKS = 3
+BUSY_SHARE = 0.3
+"""Share from which on the processors count as busy."""
 
 Phase = Literal["together", "alone", "undisturbed"] | None
 MEASURING = {"alone": "tests that run alone", "undisturbed": "undisturbed tests"}
@@ -223,6 +230,23 @@ def can_yield() -> bool:
     return tried.returncode == 0
 
 
+def is_busy() -> bool:
+    """Return whether other programs use the processors now, and say so."""
+    shares: list[float] = []
+    for _ in range(LOOKS):
+        look = subprocess.run(  # noqa: S603
+            [sys.executable, "-I", str(STILLNESS)], check=False, capture_output=True, text=True
+        )
+        shares.append(float(look.stdout or 0))
+    if min(shares) <= BUSY_SHARE:
+        return False
+    _print(
+        f"other programs take {min(shares):.0%} or more of a processor:"
+        " the tests that run alone follow the others\n"
+    )
+    return True
+
+
 def coverage_of(python: str, *, has_floor: bool) -> bool:
     """
     Print the branch coverage of the suites that have run.
@@ -300,10 +324,15 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2, metavar="N")
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument(
+        "--yield", dest="yields", choices=("auto", "always", "never"), default="auto"
+    )
     parser.add_argument("--cover", metavar="PYTHON")
     parser.add_argument("suites", nargs="+", metavar="PYTHON FOLDER[,FOLDER...]")
     options = parser.parse_args(arguments[:split])
     at_once = options.alone and options.jobs > 1 and can_yield()
+    if options.yields != "always":
+        at_once = at_once and options.yields == "auto" and not is_busy()
     runner = Runner(arguments[split + 1 :], options.cover, at_once=at_once)
     if options.cover:
         shutil.rmtree(COVERAGE, ignore_errors=True)

@@ -131,10 +131,11 @@ def test_any_other():
 # If it ran together with other tests, everything that it starts would yield.
 @pytest.mark.alone
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has this class")
-def test_all_suites_yield_to_tests_that_run_alone(tmp_path: Path) -> None:
-    """So do the programs that they start."""
+@pytest.mark.parametrize(("yields", "policy"), [("always", "SCHED_IDLE"), ("never", "SCHED_OTHER")])
+def test_all_suites_yield_to_tests_that_run_alone(tmp_path: Path, yields: str, policy: str) -> None:
+    """So do the programs that they start. Beside other programs, they would never run."""
     configure(tmp_path)
-    policies = """
+    policies = f"""
 import os, pytest, subprocess, sys
 
 @pytest.mark.alone
@@ -142,15 +143,15 @@ def test_alone():
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 def test_together():
-    assert os.sched_getscheduler(0) == os.SCHED_IDLE
+    assert os.sched_getscheduler(0) == os.{policy}
 
 def test_program():
     program = "import os; raise SystemExit(os.sched_getscheduler(0))"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == os.SCHED_IDLE
+    assert subprocess.run([sys.executable, "-c", program]).returncode == os.{policy}
 """
     one = suite(tmp_path / "one", policies)
 
-    assert run(one, options=("--alone",)) == (0, "3 passed, 0 failed, 0 skipped")
+    assert run(one, options=("--alone", "--yield", yields)) == (0, "3 passed, 0 failed, 0 skipped")
 
 
 @pytest.mark.parametrize("jobs", ["1", "4"])
