@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ from latspan import _runtime, _sdk
 from latspan._instrument import instrumented_libraries, loaded_clients
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._segments import Kind, kind_named
+from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan._recording import Snapshot
@@ -16,7 +19,13 @@ if TYPE_CHECKING:
     from latspan._study.diagnose import Diagnosis
     from latspan.reports import DiagnosisReport, Report
 
-__all__ = ["diagnose", "report", "report_of_recording", "report_of_snapshot"]
+__all__ = [
+    "diagnose",
+    "report",
+    "report_of_recording",
+    "report_of_snapshot",
+    "reports_of_parts",
+]
 
 _NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
 
@@ -147,6 +156,52 @@ def report_of_recording(
         "\n".join(notes),
         closing=closing,
     )
+
+
+def reports_of_parts(
+    recording: Recording,
+    expected: Expectations,
+    where: Mapping[str, str],
+    by: str | None = None,
+) -> list[Report]:
+    """
+    Return a report on some requests of a recording, and one for each value of an attribute.
+
+    Args:
+        recording: The recording; its files are read twice.
+        expected: Expectations that streams were measured against.
+        where: Value of each attribute that the requests must have.
+        by: Attribute by whose values the requests are divided, if they are.
+
+    Raises:
+        ConfigError: No request has an attribute of ``where``, or none has the attribute ``by``.
+        MissingExtraError: The extra ``study`` is not installed.
+        RecordingError: A file cannot be read.
+    """
+    from latspan.reports import DiagnosisReport, Report
+    from latspan.reports._extra import needs_study
+
+    with needs_study():
+        from latspan._study.diagnose import diagnose_recording
+        from latspan._study.table import PartsReader
+    reader = PartsReader(recording, where, by)
+    closings: dict[str, DiagnosisReport | None] = {}
+    whole: DiagnosisReport | None = None
+    # Calls outside any request may have an attribute that no request has.
+    with suppress(ConfigError):
+        found = diagnose_recording(recording, where=where, by=by, beside=reader)
+        # A part that is too small states how many requests it needs.
+        whole = DiagnosisReport(found, is_brief=True) if where else _brief(found)
+        for each in found.groups:
+            if each.group is not None:
+                closings[each.group[1]] = DiagnosisReport(each, is_brief=True)
+    notes = "\n".join((*recording.notes, *reader.division.notes))
+    selected = [f"{name}={value}" for name, value in where.items()]
+    reports = [Report(reader.snapshot(), expected, notes, whole, ", ".join(selected))]
+    for value, part in reader.parts().items():
+        named = ", ".join((*selected, f"{by}={value}"))
+        reports.append(Report(part, expected, closing=closings.get(value), selected=named))
+    return reports
 
 
 def _read(recording: Recording) -> tuple[Snapshot, DiagnosisReport | None]:

@@ -40,6 +40,11 @@ ASKED: Final = {
 """Requests by route and tenant."""
 
 REQUESTS: Final = sum(ASKED.values())
+BY_ROUTE: Final = {
+    route: sum(number for (each, _), number in ASKED.items() if each == route) for route, _ in ASKED
+}
+"""Requests by route, a different number of each."""
+
 CALLS: Final = 3
 """Calls per request: the question is rewritten, a tool is requested, the answer is written."""
 
@@ -126,10 +131,14 @@ def seen(model: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> Run
 
 def test_the_report_shows_requests_with_stages_and_calls(seen: Run) -> None:
     """Whole served requests first, then their calls; each number is that of the whole run."""
-    served = counts_in(seen.report, f"segments of {REQUESTS} served requests")
+    served: Counter[str] = Counter()
+    for number in BY_ROUTE.values():
+        served.update(counts_in(seen.report, f"segments of {number} served requests"))
     calls = counts_in(seen.report, f"segments of {REQUESTS * CALLS} calls")
 
-    assert re.search(rf"^slowest of {REQUESTS} served requests", seen.report, re.MULTILINE)
+    assert re.search(
+        rf"^slowest of {max(BY_ROUTE.values())} served requests", seen.report, re.MULTILINE
+    )
     for name in (*STAGES, "prepare", "call"):
         assert served[name] == REQUESTS, name
     # A segment that the server reports is left out of a stream whose reader came late.
@@ -196,5 +205,6 @@ def test_sigterm_loses_nothing(model: ScriptedServer, tmp_path: Path) -> None:
     assert [each.served() for each in runs] == [ASKED] * RUNS
     calls = [len(each.of_kind(Span.SPAN_KIND_CLIENT)) for each in runs]
     assert calls == [REQUESTS * CALLS] * RUNS
-    assert all(f"segments of {REQUESTS} served requests" in each.report for each in runs)
+    tables = [f"segments of {number} served requests" for number in BY_ROUTE.values()]
+    assert all(table in each.report for table in tables for each in runs)
     assert len({each.status for each in runs}) == 1

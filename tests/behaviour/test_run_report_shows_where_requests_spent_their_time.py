@@ -208,7 +208,7 @@ def test_a_process_that_did_not_end_in_order_is_stated(program: str, number: int
     done = ran(*REPORT, sys.executable, "-c", program)
 
     assert done.returncode == 0
-    assert ("2 requests" in done.stderr) is (number == 2)
+    assert ("\nsecond: 1 request\n" in done.stderr) is (number == 2)
     assert "processes" not in done.stderr
     assert (
         "The last requests of 1 process may be missing: it was replaced by exec, killed or ended by"

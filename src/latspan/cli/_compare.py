@@ -21,7 +21,7 @@ from latspan.cli._judging import (
     require_study,
 )
 from latspan.cli._progress import reading
-from latspan.cli._where import add_where
+from latspan.cli._where import add_by, add_where
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,11 +66,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="condition that was changed, as the comparison lists it, for example model; can be"
         " repeated, but then the effect cannot be attributed",
     )
-    parser.add_argument(
-        "--by",
-        metavar="NAME",
-        help="also compare the requests of each value of this attribute: route, model, tenant",
-    )
+    add_by(parser, "compare")
     parser.add_argument(
         "--step", type=int, metavar="N", help="step of load tests, from 0 (default: the last)"
     )
@@ -97,12 +93,14 @@ def _run(arguments: argparse.Namespace) -> int:
         runs_in,
         where_of,
     )
+    from latspan._study.table import wanted_attributes
 
     if arguments.save_baseline is not None:
         check_baseline_name(arguments.save_baseline)
-    with reading():
-        before = runs_in(arguments.before, step=arguments.step)
     where = dict(arguments.where)
+    wanted = wanted_attributes(where, arguments.by)
+    with reading():
+        before = runs_in(arguments.before, step=arguments.step, where=wanted)
     before = [where_of(run, where) for run in before]
     if arguments.after is None:
         if arguments.save_baseline is None:
@@ -114,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if Path(arguments.before).resolve() == Path(arguments.after).resolve():
         raise ConfigError("BEFORE and AFTER are the same", hint="record again after the change")
     with reading():
-        after = runs_in(arguments.after, step=arguments.step)
+        after = runs_in(arguments.after, step=arguments.step, where=wanted)
     after = [where_of(run, where) for run in after]
     asked = question(
         arguments.goal,

@@ -15,7 +15,7 @@ from latspan.cli._exit_codes import exit_code_of_diagnosis
 from latspan.cli._judging import FIRST_TARGET, add_forms, add_goal, print_result, require_study
 from latspan.cli._progress import reading
 from latspan.cli._results import NamedPath, named_path
-from latspan.cli._where import add_where
+from latspan.cli._where import add_by, add_where
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ _DESCRIPTION: Final = """\
 Names the segment in which the requests near a percentile spend most of their
 time, its cause, the evidence, and one change to try. Shares have a 90 %
 interval. If two segments are too close, or too much time is in no segment, the
-diagnosis states that instead.
+diagnosis states that instead. With --by NAME, a diagnosis of the requests of
+each value of an attribute follows; the exit code is that of all requests.
 
 SOURCE is one of these:
 
@@ -90,6 +91,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--service", metavar="NAME", help="traces: service of the requests")
     parser.add_argument("--route", metavar="ROUTE", help="route of the requests to judge")
     add_where(parser, "judge only requests with this attribute, for example tenant=acme")
+    add_by(parser, "diagnose")
     parser.add_argument(
         "--since",
         type=_window,
@@ -160,6 +162,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 budget=None if target is None else target.budget,
                 stable_tokens=arguments.stable_tokens,
                 where=dict(arguments.where),
+                by=arguments.by,
             )
     except OSError as error:
         raise ConfigError(
@@ -262,7 +265,7 @@ def _print(diagnosis: Diagnosis, source: str, arguments: argparse.Namespace) -> 
     print_result(
         arguments,
         document=lambda: diagnosis_document(diagnosis),
-        report=lambda: [DiagnosisReport(diagnosis)],
+        report=lambda: [DiagnosisReport(each) for each in (diagnosis, *diagnosis.groups)],
         markdown=lambda: diagnosis_markdown(diagnosis),
     )
     is_text = not arguments.json and not arguments.markdown
@@ -285,6 +288,7 @@ COMMAND: Final = Command(
             "latspan diagnose monday --route /chat --where tenant=acme",
             "explain the requests of one route and tenant",
         ),
+        ("latspan diagnose monday --by route", "also explain the requests of each route"),
         ("latspan diagnose monday --path chat.toml", "with the targets and the budget of a path"),
         (
             "latspan diagnose monday --markdown",

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from latspan._metrics import DEFAULT_EXPECTATIONS
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
+from latspan.cli._judging import require_study
+from latspan.cli._progress import reading
+from latspan.cli._where import add_by, add_where
+
+if TYPE_CHECKING:
+    from latspan._recording.folder import Recording
 
 __all__ = ["COMMAND"]
 
@@ -20,11 +27,19 @@ segments, tables of segments and metrics, and a sentence on the slowest tenth.
 A recording is a folder that latspan run --record, latspan measure or the
 setting record_dir wrote. Percentiles are computed from all requests. If the
 recording is large, the waterfalls and the last sentence use a random sample of
-5,000 requests, and the slowest one."""
+5,000 requests, and the slowest one.
+
+With --where NAME=VALUE, the report is on the requests that have an attribute,
+with the calls and stages inside them. With --by NAME, one report for each value
+of an attribute follows, the value with the most requests first. An attribute is
+a route, model, tenant or inference path, a response header, or one that
+latspan.attributes() or latspan.annotate() set."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="RECORDING", help="folder of the recording")
+    add_where(parser, "show only requests with this attribute, for example tenant=acme")
+    add_by(parser, "show")
     parser.add_argument(
         "--json",
         action="store_true",
@@ -36,23 +51,47 @@ def _run(arguments: argparse.Namespace) -> int:
     from latspan._recording.folder import open_recording
 
     recording = open_recording(arguments.recording)
+    where, by = dict(arguments.where), arguments.by
     if arguments.json:
-        from latspan.reports._json import demo_document
-
-        snapshot = recording.snapshot()
-        with output() as out:
-            print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False), file=out)
-        for note in recording.notes:
-            print_message(note)
+        _print_document(recording, where, by)
         return 0
     from rich.console import Console
 
-    from latspan._report import report_of_recording
+    from latspan._report import report_of_recording, reports_of_parts
 
-    report = report_of_recording(recording, DEFAULT_EXPECTATIONS)
+    if where or by is not None:
+        with reading():
+            reports = reports_of_parts(recording, DEFAULT_EXPECTATIONS, where, by)
+    else:
+        reports = [report_of_recording(recording, DEFAULT_EXPECTATIONS)]
     with output() as out:
-        Console(highlight=False, file=out).print(report, crop=False)
+        console = Console(highlight=False, file=out)
+        for number, report in enumerate(reports):
+            if number:
+                console.print()
+            console.print(report, crop=False)
     return 0
+
+
+def _print_document(recording: Recording, where: Mapping[str, str], by: str | None) -> None:
+    from latspan.reports._json import demo_document
+
+    notes: Sequence[str] = ()
+    if where or by is not None:
+        require_study()
+        from latspan._study.table import PartsReader
+
+        with reading():
+            reader = PartsReader(recording, where, by)
+            reader.read()
+        document = demo_document(reader.snapshot(), by, reader.parts())
+        notes = reader.division.notes
+    else:
+        document = demo_document(recording.snapshot())
+    with output() as out:
+        print(json.dumps(document, indent=2, allow_nan=False), file=out)
+    for note in (*recording.notes, *notes):
+        print_message(note)
 
 
 COMMAND: Final = Command(
@@ -62,6 +101,8 @@ COMMAND: Final = Command(
     examples=(
         ("latspan run --record monday -- python app.py", "make a recording"),
         ("latspan report monday", "show it"),
+        ("latspan report monday --where tenant=acme", "show only the requests of a tenant"),
+        ("latspan report monday --by route", "also show the requests of each route"),
         ("latspan report monday --json | jq .summary", "the same for a script"),
     ),
     add_arguments=_add_arguments,

@@ -52,6 +52,9 @@ class DiagnosisReport(Printable):
         if not self.is_brief and any(row.limit_ns is not None for row in diagnosis.budget):
             yield from _budget(diagnosis.budget, options)
             yield Text()
+        if not self.is_brief and diagnosis.attribution is None and diagnosis.group is not None:
+            about = count(diagnosis.units, diagnosis.kind)
+            yield title(diagnosis.subject, about, options=options)
         yield prose(diagnosis.sentence, options, style="bold")
         yield from _target(diagnosis, options)
         finding = diagnosis.finding
@@ -99,7 +102,7 @@ def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
     value = diagnosis.value_ns or Bounds(attribution.value_ns, attribution.value_ns)
     text = value.text(milliseconds, unbounded="unbounded")
     about = f"{text}, {count(diagnosis.units, diagnosis.kind)}"
-    yield title(str(diagnosis.goal), about, options=options)
+    yield title(diagnosis.subject, about, options=options)
     yield shown(
         Text(
             f"{MARGIN}mean of the slowest {len(attribution.tail):,},"

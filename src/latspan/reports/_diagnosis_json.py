@@ -26,11 +26,22 @@ _LONGEST: Final = 10_000
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
-    """Return a diagnosis as plain data, ready for ``json.dumps``."""
+    """Return a diagnosis and those of its groups as plain data, ready for ``json.dumps``."""
+    return {
+        "schema": DIAGNOSIS_SCHEMA,
+        **_one(diagnosis),
+        "groups": [
+            {"attribute": each.group[0], "value": each.group[1], **_one(each)}
+            for each in diagnosis.groups
+            if each.group is not None
+        ],
+    }
+
+
+def _one(diagnosis: Diagnosis) -> dict[str, object]:
     goal, finding = diagnosis.goal, diagnosis.finding
     value = diagnosis.value_ns
     return {
-        "schema": DIAGNOSIS_SCHEMA,
         "conclusion": diagnosis.conclusion.value,
         "sentence": diagnosis.sentence,
         "goal": {
@@ -84,12 +95,14 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def diagnosis_markdown(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis as Markdown, for a ticket or the summary of a CI step."""
-    return "\n".join(_lines(diagnosis)) + "\n"
+    """Return a diagnosis and its groups as Markdown, for a ticket or the summary of a CI step."""
+    lines = [line for each in (diagnosis, *diagnosis.groups) for line in _lines(each)]
+    return "\n".join(lines) + "\n"
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"### Diagnosis of {diagnosis.goal}"
+    group = "" if diagnosis.group is None else f" of {escaped(' '.join(diagnosis.group))}"
+    yield f"### Diagnosis of {diagnosis.goal}{group}"
     yield ""
     yield f"**{escaped(diagnosis.sentence)}**"
     yield ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
@@ -13,12 +13,19 @@ from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._recording.folder import LineCounter, row_of_record
 from latspan._segments import Kind, SegmentName, Side, Stage
 
-__all__ = ["Group", "calls_in", "requests_in", "served_in"]
+__all__ = ["Group", "by_name", "calls_in", "requests_in", "served_in"]
 
 _WITHOUT_CONTENT: Final = frozenset(
     (SegmentName.UNATTRIBUTED, SegmentName.EVENT_LOOP, Stage.SEND_STREAM.value)
 )
 """Segments of a request in which the application made no call and named no stage."""
+
+
+_MAX_NAMES: Final = 5
+"""Number of names of requests that have tables of their own."""
+
+_MAX_DISTINCT_NAMES: Final = 40
+"""Number of names above which a name identifies a request, for example by its ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,9 @@ class Group:
         left_out: Number of requests without a call and without a stage. If other requests have
             some, these are neither in the records nor in the total.
         is_live: Whether they are of a running program, not of a recording.
+        name: Name that all records share, or the number of their names; empty if it is not known.
+        whole: Number of all records of the kind in words, if only some of them are complete and
+            this group has those of one name; otherwise empty.
     """
 
     noun: str
@@ -44,6 +54,14 @@ class Group:
     total: int
     left_out: int = 0
     is_live: bool = False
+    name: str = ""
+    whole: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Name and number, for example ``POST /ask: 80 served requests``."""
+        among = f", among {self.whole}" if self.whole else ""
+        return f"{self.name}: {self.number}{among}" if self.name else self.number
 
     def segment_names(self) -> tuple[str, ...]:
         """Return the names of their segments, ordered by the mean of where they first begin."""
@@ -103,6 +121,39 @@ def requests_in(snapshot: Snapshot) -> Group:
 def served_in(snapshot: Snapshot) -> Group:
     """Return the requests of a snapshot that its processes served."""
     return _requests(snapshot, "served request", Side.SERVER)
+
+
+def by_name(group: Group) -> tuple[Group, ...]:
+    """
+    Return one group for each of the most frequent names, and one for all other names.
+
+    Args:
+        group: Requests. They stay together if each request has a name of its own.
+    """
+    names = Counter(record.name for record in group.records)
+    if len(names) > _MAX_DISTINCT_NAMES:
+        return (replace(group, name=f"{len(names):,} names"),)
+    if len(names) < 2:
+        return tuple(replace(group, name=name) for name in names) or (group,)
+    shown = [name for name, _ in names.most_common(_MAX_NAMES)]
+    groups = [_named(group, name, {name}) for name in shown]
+    if others := names.keys() - set(shown):
+        groups.append(_named(group, f"{len(others):,} more names", others))
+    return tuple(groups)
+
+
+def _named(group: Group, title: str, names: Collection[str]) -> Group:
+    records = tuple(record for record in group.records if record.name in names)
+    is_complete = len(group.records) == group.total
+    return replace(
+        group,
+        records=records,
+        snapshot=_counted([replace(record, reports=None) for record in records]),
+        total=len(records),
+        left_out=0,
+        name=title,
+        whole="" if is_complete else group.number,
+    )
 
 
 def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:

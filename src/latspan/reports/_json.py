@@ -7,7 +7,8 @@ undefined, has too few values, or depends on values of requests that were given 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from latspan._metrics import LATENCY_METRICS, Metric
@@ -24,7 +25,9 @@ DEMO_SCHEMA: Final = "latspan.demo/1"
 _PERCENTILES: Final = (50, 95, 99)
 
 
-def demo_document(snapshot: Snapshot) -> dict[str, object]:
+def demo_document(
+    snapshot: Snapshot, by: str | None = None, parts: Mapping[str, Snapshot] = MappingProxyType({})
+) -> dict[str, object]:
     """
     Return the calls of a snapshot and their summary as plain data, ready for ``json.dumps``.
 
@@ -32,12 +35,22 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
 
     Args:
         snapshot: Recorded data, with its records kept.
+        by: Attribute by whose values it was divided, if it was.
+        parts: Part of the snapshot for each value.
     """
+    document: dict[str, object] = {"schema": DEMO_SCHEMA, **_one(snapshot)}
+    if by is not None:
+        document["groups"] = [
+            {"attribute": by, "value": value, **_one(part)} for value, part in parts.items()
+        ]
+    return document
+
+
+def _one(snapshot: Snapshot) -> dict[str, object]:
     calls = calls_in(snapshot)
     others = (group_in(snapshot) for group_in in (requests_in, served_in))
     group = calls if calls.total else next((each for each in others if each.total), calls)
     return {
-        "schema": DEMO_SCHEMA,
         "kind": group.kind.value,
         "requests": [_request(record) for record in group.records],
         "summary": {

@@ -12,8 +12,9 @@ from rich.text import Text
 from latspan._drawing import count, waterfall
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import RequestRecord, Snapshot
-from latspan.reports._group import Group, calls_in, requests_in, served_in
-from latspan.reports._layout import Printable, prose, shown
+from latspan._segments import Kind
+from latspan.reports._group import Group, by_name, calls_in, requests_in, served_in
+from latspan.reports._layout import Printable, prose, shown, title
 from latspan.reports._slow import median_of, sentence, slowest_of
 from latspan.reports._smoothness import SmoothnessTable
 from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
@@ -70,9 +71,9 @@ class Report(Printable):
     Report on where requests and calls spent their time, from a single one to the slowest tenth.
 
     It has a part on the requests that the application served with their stages, one on its own
-    requests, and one on its calls, as far as there are any. The first part begins with the
-    waterfalls of the median and the slowest, and the report ends with a sentence on the slowest
-    tenth and with the one delay to fix.
+    requests, and one on its calls, as far as there are any. Requests with several names have a
+    part for each name. The first part begins with the waterfalls of the median and the slowest, and
+    the report ends with a sentence on the slowest tenth and with the one delay to fix.
     ``print`` shows it as text, rich's ``print`` in colour, and a notebook as HTML.
 
     Args:
@@ -81,19 +82,30 @@ class Report(Printable):
         note: What the reader must know about the data, if anything; one line per fact.
         closing: Diagnosis with which the report ends; ``None`` if there are too few requests, or
             numpy is missing.
+        selected: Attributes of the requests as ``NAME=VALUE``, if the report is on a part of a
+            recording; otherwise empty.
     """
 
     snapshot: Snapshot
     expected: Expectations = DEFAULT_EXPECTATIONS
     note: str = ""
     closing: DiagnosisReport | None = None
+    selected: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the parts, separated by blank lines."""
         del console
-        groups = self._groups()
+        sides = self._sides()
+        groups = [group for side in sides for group in _named(side)]
+        has_headings = sum(group.kind is Kind.REQUEST for group in groups) > 1
         parts: list[RenderableType] = []
+        if self.selected:
+            held = ", ".join(side.number for side in sides) or "nothing recorded"
+            parts.append(title(f"{self.selected}: {held}", options=options))
         for group in groups:
+            if has_headings:
+                more = "" if group.kind is Kind.REQUEST else "those inside these requests too"
+                parts.append(title(group.heading, more, options=options))
             if group is groups[0]:
                 parts += self._waterfalls(group)
             parts += self._tables(group)
@@ -102,13 +114,19 @@ class Report(Printable):
         elif groups[0].records:
             own = groups[0].has_own_unattributed_time
             closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
+            if has_headings:
+                closing = f"{groups[0].name}: {closing}"
             parts.append(prose(closing, options, style="bold"))
         else:
             reason = _PART if self.snapshot.known else _WITHOUT_RECORDS
             parts.append(prose(reason, options))
-        parts += [prose(_left_out(group), options) for group in groups if group.left_out]
+        parts += [prose(_left_out(group), options) for group in sides if group.left_out]
         parts += [prose(line, options) for line in self.note.splitlines()]
         if self.closing is not None:
+            if has_headings:
+                found = self.closing.diagnosis
+                about = f"diagnosis of {count(found.units, found.kind)}"
+                parts.append(title(about, "whatever their name", options=options))
             parts.append(self.closing)
         for index, part in enumerate(parts):
             if index:
@@ -117,10 +135,10 @@ class Report(Printable):
 
     def __repr__(self) -> str:
         """Return the number of records in words."""
-        held = ", ".join(group.number for group in self._groups())
+        held = ", ".join(side.number for side in self._sides())
         return f"<latspan.reports.Report: {held or 'nothing recorded'}>"
 
-    def _groups(self) -> tuple[Group, ...]:
+    def _sides(self) -> tuple[Group, ...]:
         # Users wait for what is served; the application's own requests may be background jobs.
         found = (served_in(self.snapshot), requests_in(self.snapshot), calls_in(self.snapshot))
         return tuple(group for group in found if group.total)
@@ -142,6 +160,11 @@ class Report(Printable):
         if group.noun == "call" and group.records:
             yield SmoothnessTable(group, self.expected)
             yield TokensTable(group)
+
+
+def _named(side: Group) -> tuple[Group, ...]:
+    """Return the groups of requests by name; calls stay together, whatever their model."""
+    return by_name(side) if side.kind is Kind.REQUEST else (side,)
 
 
 def _nothing(reason: str | None, options: ConsoleOptions) -> Text:

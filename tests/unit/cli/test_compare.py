@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -10,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from latspan.cli import main
+from latspan.testing import RequestRecord
 from support.comparisons import recording
 from support.schemas import validated
 
@@ -126,6 +130,46 @@ def test_routes_are_compared_too(
     assert "p95 duration of route /chat" in capsys.readouterr().out
 
 
+def of_tenants(number: int) -> Callable[[RequestRecord], RequestRecord]:
+    """Return a function that gives the requests of a run tenants in turn."""
+    turns = itertools.count()
+
+    def change(record: RequestRecord) -> RequestRecord:
+        return replace(record, details={**record.details, "tenant": f"t{next(turns) % number}"})
+
+    return change
+
+
+def test_the_groups_of_a_comparison_are_bounded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An attribute with many values is divided too: those that are left out are named."""
+    one = str(recording(tmp_path / "before", 0, change=of_tenants(45)))
+    two = str(recording(tmp_path / "after", 50, change=of_tenants(46)))
+
+    _, found = compared(capsys, one, two, "--by", "tenant")
+    assert len(found["groups"]) == 10
+    assert {each["rows"][0]["change"] for each in found["groups"]} == {"too_few_values"}
+    bound, side = [note for note in found["notes"] if note.startswith("Not compared")]
+    assert bound.startswith("Not compared, because 10 values have more requests: tenant t")
+    assert bound.endswith(" and 31 more.")
+    assert side == "Not compared, because it occurs only after: tenant t45 (8 requests)."
+
+    _, one_tenant = compared(capsys, one, two, "--where", "tenant=t44")
+    assert one_tenant["before"]["units"] == 8
+
+
+def test_the_load_of_a_part_is_that_of_the_system(
+    before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another mix of routes at the same rate does not make a comparison of one route invalid."""
+    after = runs(tmp_path, 50, routes=("/chat", "/summary", "/summary"))
+    code, found = compared(capsys, before, after, "--where", "route=/chat")
+
+    assert not [each for each in found["differences"] if each["name"] == "rate"]
+    assert code != 4
+
+
 def test_a_baseline_file_stands_for_its_runs(
     before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +186,21 @@ def test_a_baseline_file_stands_for_its_runs(
         assert one["ratio"] == pytest.approx(two["ratio"], rel=2e-3)
         assert one["change"] == two["change"]
     assert by_file["differences"] == by_folder["differences"]
+
+
+def test_a_baseline_file_cannot_be_divided(
+    before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has no single requests: every value would seem to occur on the other side only."""
+    file = tmp_path / "baseline.json"
+    main(["compare", "--save-baseline", str(file), before])
+    capsys.readouterr()
+    after = runs(tmp_path / "after", 50, 2)
+    for option in ("--by=route", "--where=route=/chat"):
+        assert main(["compare", str(file), after, option]) == 2
+        error = capsys.readouterr().err
+        assert "has no single requests, so" in error
+        assert f"hint: compare recordings, or omit {option.partition('=')[0]}" in error
 
 
 def test_one_run_is_a_gate_against_a_baseline(

@@ -30,6 +30,15 @@ def test_a_file_of_traces_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["notes"][0] == "Chunk gaps are missing."
 
 
+def test_traces_are_divided_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """By an attribute that the traces have."""
+    assert main(["diagnose", TRACES, "--by", "model", "--json"]) == 3
+
+    document = validated(json.loads(capsys.readouterr().out))
+    (group,) = document["groups"]
+    assert (group["value"], group["units"], group["notes"]) == ("m", 3, [])
+
+
 def test_a_limit_in_the_goal_is_the_target(capsys: pytest.CaptureFixture[str]) -> None:
     """Another one next to it is an error."""
     main(["diagnose", TRACES, "--goal", "p95 duration <= 2s", "--json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -59,10 +60,97 @@ def test_what_is_served_comes_before_background_jobs(
     jobs = [replace(request(call, order=1 + order), name="job") for order in range(3)]
     lines = str(Report(snapshot_of([*jobs, served]))).splitlines()
 
-    assert lines[0].startswith("the only served request · GET /chat")
+    assert lines[0] == "GET /chat: 1 served request"
+    assert lines[2].startswith("the only served request · GET /chat")
+    assert lines.index("job: 3 requests") > lines.index("GET /chat: 1 served request")
     titles = [line for line in lines if line.startswith("segments of ")]
     assert "served request" in titles[0]
     assert "3 requests" in titles[1]
+
+
+def several(call: MakeCall, **numbers: int) -> list[RequestRecord]:
+    """Return requests by name, each with its number."""
+    order = iter(range(sum(numbers.values())))
+    return [
+        replace(request(call, order=next(order)), name=name)
+        for name, number in numbers.items()
+        for _ in range(number)
+    ]
+
+
+def headings(report: Report) -> list[str]:
+    """Return the lines that name a group, for example ``nightly: 11 requests``."""
+    pattern = re.compile(r"\S.*: [\d,]+ (served )?requests?\b.*")
+    return [line for line in str(report).splitlines() if pattern.fullmatch(line)]
+
+
+def test_each_name_has_a_heading_and_tables_of_its_own(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """What users wait for comes first, and a job is neither mixed with another nor dropped."""
+    jobs = several(call, hourly=3, nightly=4)
+    served = [
+        replace(each, side=Side.SERVER)
+        for each in several(call, **{"GET /chat": 1, "POST /ask": 2})
+    ]
+    report = Report(snapshot_of([*jobs, *served, call([("decode", 30, Source.MEASURED)])]))
+    text = str(report)
+
+    assert headings(report) == [
+        "POST /ask: 2 served requests",
+        "GET /chat: 1 served request",
+        "nightly: 4 requests",
+        "hourly: 3 requests",
+    ]
+    assert "\n1 call, those inside these requests too\n" in text
+    assert text.count("median of ") == 1
+    assert "median of 2 served requests · POST /ask" in text
+    assert "segments of 4 requests," in text
+    assert "\nPOST /ask: The slowest of 2 served requests spent" in text
+
+
+def test_one_name_needs_no_heading(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """The titles of a report on one kind of work name it already."""
+    text = str(Report(snapshot_of([*several(call, answer=2), call([])])))
+
+    assert text.startswith("median of 2 requests · answer · completed")
+    assert "answer: " not in text
+
+
+def test_rare_names_share_their_tables(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """Five names are shown alone, and the requests of all others are not dropped."""
+    report = Report(snapshot_of(several(call, **{f"job {n}": 9 - n for n in range(7)})))
+
+    assert headings(report) == [
+        *(f"job {n}: {9 - n} requests" for n in range(5)),
+        "2 more names: 7 requests",
+    ]
+
+
+def test_names_that_identify_requests_stay_together(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A program may put an ID into each name."""
+    jobs = several(call, **{f"order {n}": 1 for n in range(41)})
+    served = replace(request(call), name="GET /chat", side=Side.SERVER)
+
+    assert headings(Report(snapshot_of([*jobs, served]))) == [
+        "GET /chat: 1 served request",
+        "41 names: 41 requests",
+    ]
+
+
+def test_a_name_states_of_how_many_requests_its_records_are(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """How many older requests had the name is not known."""
+    everything = snapshot_of(several(call, nightly=4, hourly=3))
+    report = Report(replace(everything, records=everything.records[1:]))
+
+    assert headings(report) == [
+        "nightly: 3 requests, among the latest 6 of 7 requests",
+        "hourly: 3 requests, among the latest 6 of 7 requests",
+    ]
 
 
 def test_calls_that_were_not_completed_are_counted(
@@ -127,9 +215,9 @@ def test_a_request_that_generates_tokens_is_shown(
         kind=Kind.REQUEST,
         tokens=TOKENS,
     )
-    text = str(Report(snapshot_of([served, request(call, order=1)])))
+    report = Report(snapshot_of([replace(served, name="answer"), request(call, order=1)]))
 
-    assert "slowest of 2 requests" in text
+    assert "slowest of 2 requests" in str(report)
 
 
 def test_streams_without_token_counts_are_the_reason_for_a_missing_tpot(

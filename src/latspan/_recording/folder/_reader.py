@@ -406,17 +406,22 @@ class SnapshotReader:
 
     Args:
         recording: The recording.
+        is_part: Whether the reader gets only some of the lines, so that the histograms of the
+            processes count other requests too.
+        share: Fraction of the usual number of complete records, if several readers share it.
 
     Raises:
         RecordingError: A file cannot be read.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, *, is_part: bool = False, share: float = 1.0) -> None:
         self._recording = recording
         self._is_load = bool(recording.manifest.get("measurement"))
-        self._counted = None if self._is_load else counted(recording)
+        self._is_part = is_part
+        self._counted = None if self._is_load or is_part else counted(recording)
         self._counter = LineCounter()
-        self._kept: defaultdict[str, LineSample] = defaultdict(partial(LineSample, RECORDS_KEPT))
+        keep = round(RECORDS_KEPT * share)
+        self._kept: defaultdict[str, LineSample] = defaultdict(partial(LineSample, keep))
 
     @property
     def needs_rows(self) -> bool:
@@ -454,7 +459,8 @@ class SnapshotReader:
         parsed = self._recording._parsed  # pyright: ignore[reportPrivateUsage] - of this module
         records = [record for sample in self._kept.values() for record in parsed(sample.lines())]
         found = self._counted
-        if found is None and self._counter.is_sampled and not self._is_load:
+        is_whole = not (self._is_load or self._is_part)
+        if found is None and self._counter.is_sampled and is_whole:
             found = self._recording._weighted()  # pyright: ignore[reportPrivateUsage] - of this module
         if found is None:
             found = self._counter.snapshot()

@@ -31,6 +31,7 @@ from latspan._study.stats import (
     runs_needed,
     target_verdict_of_weights,
 )
+from latspan._study.table import MAX_VALUES
 from latspan.errors import ConfigError
 
 __all__ = ["Comparison", "Failures", "Groups", "compare", "compare_by"]
@@ -144,7 +145,8 @@ class Groups(NamedTuple):
     Comparisons of groups of requests.
 
     Args:
-        comparisons: One for each value of an attribute, the most frequent value first.
+        comparisons: One for each of the most frequent values of an attribute, the most frequent
+            one first.
         notes: Values that are not compared, and why, one sentence each.
     """
 
@@ -171,8 +173,15 @@ def compare_by(
         accept: Names of the differences that are the change.
 
     Raises:
-        ConfigError: The requests do not have several values of the attribute.
+        ConfigError: A run has no single requests, or the requests do not have several values of
+            the attribute.
     """
+    for run in (*before, *after):
+        if run.table is None:
+            raise ConfigError(
+                f"{run.name} has no single requests, so they cannot be divided",
+                hint="compare recordings, or omit --by",
+            )
     one, two = (_values_of(side, name) for side in (before, after))
     counts = one + two
     if len(counts) < 2:
@@ -190,10 +199,14 @@ def compare_by(
         )
     found: list[Comparison] = []
     left_out: defaultdict[str, list[str]] = defaultdict(list)
+    several = f"{MAX_VALUES} values have more requests"
     for value, number in counts.most_common():
         if value not in one or value not in two:
             when = "before" if value in one else "after"
             left_out[f"it occurs only {when}"].append(f"{value} ({count(number, 'request')})")
+            continue
+        if len(found) == MAX_VALUES:
+            left_out[several].append(f"{value} ({count(number, 'request')})")
             continue
         sides = [
             [part for run in side if (part := part_of(run, name, value)).units]

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -263,13 +264,19 @@ class Run:
         return Band(found.mean_ns(found.tail), times, len(found.tail), found.fraction)
 
 
-def run_of(recording: Recording, *, step: int | None = None) -> Run:
+def run_of(
+    recording: Recording,
+    *,
+    step: int | None = None,
+    where: Mapping[str, str | None] = MappingProxyType({}),
+) -> Run:
     """
     Return the run of a recording.
 
     Args:
         recording: The recording. Of a load test, the measured requests of one step count.
         step: Number of the step, from 0; the last one if not given.
+        where: Attributes by which requests are selected or divided, with their value or ``None``.
 
     Raises:
         ConfigError: There is no such step.
@@ -289,6 +296,7 @@ def run_of(recording: Recording, *, step: int | None = None) -> Run:
         _UNTIL,
         kind=measured_kind(recording) if about else None,
         attributes=STRATA,
+        where=where,
     )
     run = run_of_table(
         every.rows(every.measured(max(number, 0) if about else None)),
@@ -380,7 +388,10 @@ def where_of(run: Run, where: Mapping[str, str]) -> Run:
             f"{run.name} has no single requests, so none can be selected",
             hint="compare recordings, or omit --where",
         )
-    return _run(replace(run), run.table.matching(where))
+    part = _run(replace(run), run.table.matching(where))
+    # The load of a system is that of all its requests.
+    profile = replace(part.profile, per_s=run.profile.per_s, in_flight=run.profile.in_flight)
+    return replace(part, profile=profile)
 
 
 def part_of(run: Run, name: str, value: str) -> Run:

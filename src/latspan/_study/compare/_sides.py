@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from latspan._metrics import LATENCY_METRICS
@@ -33,7 +34,12 @@ _LOG: Final = ".hlog"
 _KINDS: Final = (Kind.REQUEST, Kind.CALL)
 
 
-def runs_in(path: str | os.PathLike[str], *, step: int | None = None) -> list[Run]:
+def runs_in(
+    path: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    where: Mapping[str, str | None] = MappingProxyType({}),
+) -> list[Run]:
     """
     Return the runs at a path.
 
@@ -42,29 +48,30 @@ def runs_in(path: str | os.PathLike[str], *, step: int | None = None) -> list[Ru
             folder of the logs of the processes of one run; a folder of such folders of logs; or a
             baseline file (``.json``).
         step: Step of each load test, from 0; the last one if not given.
+        where: Attributes by which requests are selected or divided, with their value or ``None``.
 
     Raises:
         RecordingError: There is nothing of these at the path, or it cannot be read.
         HistogramFormatError: A log is damaged.
         ConfigError: A load test has no such step, or a recording is there several times.
     """
-    runs = _found(Path(path), step)
+    runs = _found(Path(path), step, where)
     refuse_copies((run.name, run.recording) for run in runs)
     return runs
 
 
-def _found(place: Path, step: int | None) -> list[Run]:
+def _found(place: Path, step: int | None, where: Mapping[str, str | None]) -> list[Run]:
     if place.suffix == BASELINE_SUFFIX and not place.is_dir():
         return read_baseline(place)
     if place.suffix == _LOG and place.is_file():
         return [_run_of_logs([place], str(place))]
     if is_recording(place):
-        return [run_of(open_recording(place), step=step)]
+        return [run_of(open_recording(place), step=step, where=where)]
     inside = sorted(each for each in place.iterdir()) if place.is_dir() else []
     recordings = [open_recording(each) for each in inside if is_recording(each)]
     if recordings:
         ordered = sorted(recordings, key=lambda each: str(each.manifest.get("created", "")))
-        return [run_of(each, step=step) for each in ordered]
+        return [run_of(each, step=step, where=where) for each in ordered]
     logs = [each for each in inside if each.suffix == _LOG]
     if logs:
         return [_run_of_logs(logs, str(place))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -23,13 +23,20 @@ from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._leading import leading
 from latspan._study.diagnose._rulebook import explain, unreliable
 from latspan._study.diagnose._server_rules import prefill_close_to_queue
-from latspan._study.diagnose._table import RequestTable, table_of
+from latspan._study.diagnose._table import RequestTable, table_of, units_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
+from latspan._study.table import Table, divide, table_of_records, wanted_attributes
 from latspan._targets import Budget
 from latspan._units import NS_PER_MS
 from latspan.histogram import values_needed
 
-__all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
+__all__ = [
+    "Conclusion",
+    "Diagnosis",
+    "diagnose",
+    "diagnose_by",
+    "diagnose_table",
+]
 
 _SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
 _ESTIMATED: Final = 0.5
@@ -89,6 +96,8 @@ class Diagnosis:
         budget: Components with their limits, largest overrun first; empty without a budget.
         notes: What a reader must know about the data, one sentence each.
         given_up: Sentence on the units that were given up; empty if there are none.
+        group: Attribute and value of the units; ``None`` for all.
+        groups: Diagnosis of the units of each value of an attribute, those of most units first.
     """
 
     goal: Goal
@@ -105,6 +114,13 @@ class Diagnosis:
     cut: int = 0
     value_ns: Bounds | None = None
     given_up: str = ""
+    group: tuple[str, str] | None = None
+    groups: tuple[Diagnosis, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """The goal, and for a group also its attribute and value."""
+        return str(self.goal) if self.group is None else f"{self.goal} of {' '.join(self.group)}"
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -130,6 +146,7 @@ def diagnose(
     budget: Budget | None = None,
     stable_tokens: float | None = None,
     where: Mapping[str, str] | None = None,
+    by: str | None = None,
     invalid: str | None = None,
     notes: Iterable[str] = (),
 ) -> Diagnosis:
@@ -144,24 +161,56 @@ def diagnose(
         budget: Limits of components.
         stable_tokens: Number of tokens at the start of each prompt that are the same in all.
         where: Value of each attribute that the units must have; all units if not given.
+        by: Attribute by whose values the units are divided, if they are.
         invalid: Why the measurement is invalid, if it is.
         notes: What a reader must know about the records.
 
     Raises:
-        ConfigError: No unit has an attribute of ``where``.
+        ConfigError: No unit has an attribute of ``where``, or none has the attribute ``by``.
     """
-    table = table_of(records, goal, where)
+    wanted = wanted_attributes(where, by)
+    table = table_of_records(records, (goal.metric,), kind=goal.kind, where=wanted, gaps=True)
     calibrated = None
     if calibration is not None:
         calibrated = calibrate(table_of(calibration, CALIBRATING))
-    return diagnose_table(
-        table,
-        calibration=calibrated,
-        budget=budget,
-        stable_tokens=stable_tokens,
-        invalid=invalid,
-        notes=notes,
-    )
+    about = tuple(notes)
+
+    def judge(units: Table) -> Diagnosis:
+        return diagnose_table(
+            units_of(units, goal),
+            calibration=calibrated,
+            budget=budget,
+            stable_tokens=stable_tokens,
+            invalid=invalid,
+            notes=about,
+        )
+
+    return diagnose_by(table.rows(table.measured()).matching(where or {}), by, judge)
+
+
+def diagnose_by(units: Table, by: str | None, judge: Callable[[Table], Diagnosis]) -> Diagnosis:
+    """
+    Return the diagnosis of all units, with one for each value of an attribute in its groups.
+
+    Args:
+        units: The units.
+        by: The attribute; ``None`` for the diagnosis of all units alone.
+        judge: Returns the diagnosis of some units.
+
+    Raises:
+        ConfigError: No unit has the attribute.
+    """
+    if by is None:
+        return judge(units)
+    division = divide([units], by)
+    whole = judge(units)
+    groups: list[Diagnosis] = []
+    for value in division.values:
+        found = judge(units.matching({by: value}))
+        # What holds for all units is in the notes on all of them.
+        own = tuple(note for note in found.notes if note not in whole.notes)
+        groups.append(replace(found, group=(by, value), notes=own))
+    return replace(whole, groups=tuple(groups), notes=(*whole.notes, *division.notes))
 
 
 def diagnose_table(

@@ -10,20 +10,19 @@ import numpy as np
 
 from latspan._recording.folder import (
     Recording,
-    SnapshotReader,
     counted,
     is_recording,
     lacks_lines,
     open_recording,
 )
 from latspan._segments import Kind, SegmentName
-from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_table
+from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_by, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._table import RequestTable, units_of
 from latspan._study.measurement import summarize
 from latspan._study.stats import TargetVerdict, target_verdict
-from latspan._study.table import Table, metric_of, read_table
+from latspan._study.table import ChunkReader, Table, metric_of, read_table, wanted_attributes
 from latspan._targets import Budget
 from latspan.errors import ConfigError, RecordingError
 
@@ -51,7 +50,8 @@ def diagnose_recording(
     budget: Budget | None = None,
     stable_tokens: float | None = None,
     where: Mapping[str, str] | None = None,
-    beside: SnapshotReader | None = None,
+    by: str | None = None,
+    beside: ChunkReader | None = None,
 ) -> Diagnosis:
     """
     Return the one delay to fix in a recording.
@@ -70,10 +70,12 @@ def diagnose_recording(
         stable_tokens: Number of tokens that are the same in all prompts; if not given, those that
             all prompts of the file share that the load test sent.
         where: Value of each attribute that the units must have; all units if not given.
-        beside: Reader of a snapshot of the recording, which gets its lines.
+        by: Attribute by whose values the units are divided, if they are.
+        beside: Reader that gets the lines of the recording.
 
     Raises:
-        ConfigError: There is no such step, or no unit with an attribute of ``where``.
+        ConfigError: There is no such step, or no unit with an attribute of ``where`` or with the
+            attribute ``by``.
         OSError: A file cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
@@ -94,11 +96,12 @@ def diagnose_recording(
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
     where = where or {}
+    wanted = wanted_attributes(where, by)
     every = read_table(
         recording,
         tuple(metrics),
         kind=goal.kind,
-        attributes=tuple(where),
+        where=wanted,
         gaps=True,
         beside=beside,
     )
@@ -120,28 +123,32 @@ def diagnose_recording(
         caveats = summarize(recording, every).steps[number].caveats
         reasons = [*(each.text for each in caveats if each.invalidates), *reasons]
     judged = judged.matching(where)
-    table = units_of(judged, goal)
-    if beside_it is not None and calibrated is not None and SegmentName.SERVER_WAIT in table.names:
+    if beside_it is not None and calibrated is not None and SegmentName.SERVER_WAIT in judged.names:
         note = f"The calibration is {beside_it.folder}, a load test at concurrency 1."
         if fault:
             note = f"The calibration {beside_it.folder} is invalid, and not used: {fault}."
         notes.append(note)
     if beside_it is not None and fault:
         calibrated = None
-    return diagnose_table(
-        table,
-        calibration=calibrated,
-        budget=budget,
-        stable_tokens=_stable_in(recording, table) if stable_tokens is None else stable_tokens,
-        target=(
-            _counted_target(recording, table)
-            # The histograms count all requests.
-            if not steps and not where and (judged.is_sampled or lacks_lines(recording))
-            else None
-        ),
-        invalid="; ".join(reasons) or None,
-        notes=notes,
-    )
+
+    def judge(units: Table) -> Diagnosis:
+        table = units_of(units, goal)
+        return diagnose_table(
+            table,
+            calibration=calibrated,
+            budget=budget,
+            stable_tokens=_stable_in(recording, table) if stable_tokens is None else stable_tokens,
+            target=(
+                _counted_target(recording, table)
+                # The histograms count all requests.
+                if not steps and not wanted and (judged.is_sampled or lacks_lines(recording))
+                else None
+            ),
+            invalid="; ".join(reasons) or None,
+            notes=notes,
+        )
+
+    return diagnose_by(judged, by, judge)
 
 
 def _calibration_from(recording: Recording) -> tuple[Calibration | None, str]:

@@ -33,6 +33,7 @@ def diagnose_source(
     budget: Budget | None = None,
     stable_tokens: float | None = None,
     where: Mapping[str, str] | None = None,
+    by: str | None = None,
 ) -> Diagnosis:
     """
     Return the one delay to fix in a source.
@@ -48,6 +49,7 @@ def diagnose_source(
         budget: Limits of components.
         stable_tokens: Number of tokens at the start of each prompt that are the same in all.
         where: Value of each attribute that the requests must have; all requests if not given.
+        by: Attribute by whose values the requests are divided, if they are.
 
     Raises:
         ConfigError: A backend does not answer, or an argument does not apply to the source.
@@ -69,6 +71,7 @@ def diagnose_source(
             budget=budget,
             stable_tokens=stable_tokens,
             where=where,
+            by=by,
         )
     if not is_url(source) and (path.is_dir() or path.suffix == _LOG):
         given = {
@@ -76,6 +79,7 @@ def diagnose_source(
             "route": query.route,
             "step": step,
             "where": where or None,
+            "by": by,
         }
         _refuse(source, "a histogram log", {**given, "calibration": calibration})
         return diagnose_logs(sorted(path.glob(f"*{_LOG}")) if path.is_dir() else [path], goal)
@@ -88,6 +92,7 @@ def diagnose_source(
         budget=budget,
         stable_tokens=stable_tokens,
         where=where,
+        by=by,
         notes=imported.notes,
     )
 

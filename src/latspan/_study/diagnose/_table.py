@@ -140,25 +140,16 @@ class RequestTable:
         )
 
 
-def table_of(
-    records: Iterable[RequestRecord], goal: Goal, where: Mapping[str, str] | None = None
-) -> RequestTable:
+def table_of(records: Iterable[RequestRecord], goal: Goal) -> RequestTable:
     """
     Return the units of some records.
 
     Args:
         records: Records of any kind and in any order.
         goal: The goal. Without a kind, the units are requests if there are any.
-        where: Value of each attribute that the units must have; all units if not given.
-
-    Raises:
-        ConfigError: No unit has such an attribute.
     """
-    where = where or {}
-    table = table_of_records(
-        records, (goal.metric,), kind=goal.kind, attributes=tuple(where), gaps=True
-    )
-    return units_of(table.rows(table.measured()).matching(where), goal)
+    table = table_of_records(records, (goal.metric,), kind=goal.kind, gaps=True)
+    return units_of(table.rows(table.measured()), goal)
 
 
 def units_of(table: Table, goal: Goal) -> RequestTable:

@@ -8,8 +8,11 @@ and neither goals nor verdicts.
 from __future__ import annotations
 
 from latspan._study.table._columns import MAX_GROUP_VALUES, OUTCOMES, PHASES, SOURCES
+from latspan._study.table._division import MAX_VALUES, Division, divide, wanted_attributes
 from latspan._study.table._outermost import OutermostReader
+from latspan._study.table._parts import PartsReader
 from latspan._study.table._reading import (
+    ChunkReader,
     TableReader,
     metric_of,
     read_rows,
@@ -21,17 +24,23 @@ from latspan._study.table._table import Segments, Table, ValueBounds
 
 __all__ = [
     "MAX_GROUP_VALUES",
+    "MAX_VALUES",
     "OUTCOMES",
     "PHASES",
     "SOURCES",
+    "ChunkReader",
+    "Division",
     "OutermostReader",
+    "PartsReader",
     "Segments",
     "Table",
     "TableReader",
     "ValueBounds",
+    "divide",
     "metric_of",
     "read_rows",
     "read_table",
     "rows_of_records",
     "table_of_records",
+    "wanted_attributes",
 ]

@@ -308,7 +308,7 @@ class Chunk:
         self._fill_chunks(gaps=gaps)
         self._fill_segments(until)
         self.columns["streamed"] = self._streamed()
-        self.texts.update(self._texts(attributes))
+        self.texts.update(self.group_texts(attributes))
 
     def fill_only(self, metrics: Collection[str], attributes: Collection[str]) -> None:
         """Fill the columns of some metrics."""
@@ -318,7 +318,7 @@ class Chunk:
         self._fill_waits([row["segments"] for row in self._rows])
         self.columns["is_reported"] = np.zeros(self.size, np.bool_)
         self.columns["streamed"] = self._streamed()
-        texts = self._texts(attributes) if attributes else ()
+        texts = self.group_texts(attributes) if attributes else ()
         self.texts.update((name, values) for name, values in texts if name in attributes)
 
     def _fill_fields(self) -> None:
@@ -486,7 +486,7 @@ class Chunk:
             codes[(codes < 0) & ~np.isnan(self.columns[name])] = 1
         return codes
 
-    def _texts(self, attributes: Collection[str]) -> Iterator[tuple[str, list[str | None]]]:
+    def group_texts(self, attributes: Collection[str]) -> Iterator[tuple[str, list[str | None]]]:
         """Yield the attributes by which records may be grouped, and their values."""
         details, given = self._details, self._given
         present = _keys(given)

@@ -21,7 +21,7 @@ from latspan._study.table._columns import Columns, Groups
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Inside", "join_calls"]
+__all__ = ["Inside", "by_number", "join_calls", "outermost"]
 
 MAX_DEPTH: Final = 64
 """Number of scopes between a call and its request above which the call counts as not inside it."""
@@ -110,20 +110,40 @@ def join_calls(
     return result
 
 
+def by_number(scopes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return scopes in the order of their numbers."""
+    return scopes[np.argsort(scopes[:, 0], kind="stable")]
+
+
+def outermost(scope: NDArray[np.int64], scopes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """
+    Return the number of the request that each scope is inside of, its own number if it is one.
+
+    Args:
+        scope: Number of each scope.
+        scopes: Number, parent, and whether it is a request, of all scopes, in the order of their
+            numbers.
+
+    Returns:
+        Another number, or 0, for a scope that is inside of no request.
+    """
+    numbers = scopes[:, 0]
+    current = scope.copy()
+    if len(numbers):
+        for _ in range(MAX_DEPTH):
+            place = np.minimum(np.searchsorted(numbers, current), len(numbers) - 1)
+            goes_on = (numbers[place] == current) & (scopes[place, 2] == 0) & (current > 0)
+            if not goes_on.any():
+                break
+            current[goes_on] = scopes[place[goes_on], 1]
+    return current
+
+
 def _request_of(
     parent: NDArray[np.int64], requests: NDArray[np.int64], scopes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the row of the request that each call is inside of; -1 if it is inside of none."""
-    by_number = scopes[np.argsort(scopes[:, 0], kind="stable")]
-    numbers = by_number[:, 0]
-    current = parent.copy()
-    if len(numbers):
-        for _ in range(MAX_DEPTH):
-            place = np.minimum(np.searchsorted(numbers, current), len(numbers) - 1)
-            goes_on = (numbers[place] == current) & (by_number[place, 2] == 0) & (current > 0)
-            if not goes_on.any():
-                break
-            current[goes_on] = by_number[place[goes_on], 1]
+    current = outermost(parent, by_number(scopes))
     order = np.argsort(requests, kind="stable")
     place = np.minimum(np.searchsorted(requests, current, sorter=order), len(requests) - 1)
     found = order[place]

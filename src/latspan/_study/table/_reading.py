@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -16,8 +17,8 @@ import numpy as np
 from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import (
+    LineChunk,
     Recording,
-    SnapshotReader,
     chunks_of,
     row_of_record,
     without_collections,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "ChunkReader",
     "TableReader",
     "finished",
     "read_rows",
@@ -72,8 +74,9 @@ def read_table(
     *,
     kind: Kind | None = None,
     attributes: Collection[str] = (),
+    where: Mapping[str, str | None] = MappingProxyType({}),
     gaps: bool = False,
-    beside: SnapshotReader | None = None,
+    beside: ChunkReader | None = None,
 ) -> Table:
     """
     Return the units of a recording.
@@ -84,14 +87,16 @@ def read_table(
         kind: Kind of the units. If not given, use the served requests that have calls if any
             exist, else the requests of a client, else the other served requests, else the calls.
         attributes: Attributes to keep, whatever the number of their values.
+        where: Value of each attribute that decides on the kind of the units, ``None`` for any
+            value: the first of these kinds that has such requests. The table has the others too.
         gaps: Whether the median gap of each stream and its stalled time are kept, which only rules
             of a diagnosis need.
-        beside: Reader of a snapshot that gets the same lines.
+        beside: Reader that gets the same lines.
 
     Raises:
         RecordingError: A file cannot be read.
     """
-    reader = TableReader(until, kind=kind, attributes=attributes, gaps=gaps)
+    reader = TableReader(until, kind=kind, attributes=attributes, where=where, gaps=gaps)
     read_rows(recording, reader, beside)
     return reader.table()
 
@@ -104,14 +109,22 @@ class Rows(Protocol):
         ...
 
 
-def read_rows(recording: Recording, reader: Rows, beside: SnapshotReader | None = None) -> None:
+class ChunkReader(Protocol):
+    """Receiver of lines with their text."""
+
+    def add(self, chunk: LineChunk) -> None:
+        """Add lines of one file."""
+        ...
+
+
+def read_rows(recording: Recording, reader: Rows, beside: ChunkReader | None = None) -> None:
     """
     Give the lines of a recording that can be read to a reader.
 
     Args:
         recording: The recording; its files are read once.
         reader: The reader.
-        beside: Reader of a snapshot that gets the same lines.
+        beside: Reader that gets the same lines.
 
     Raises:
         RecordingError: A file cannot be read.
@@ -144,6 +157,7 @@ def table_of_records(
     *,
     kind: Kind | None = None,
     attributes: Collection[str] = (),
+    where: Mapping[str, str | None] = MappingProxyType({}),
     gaps: bool = False,
 ) -> Table:
     """
@@ -154,9 +168,10 @@ def table_of_records(
         until: Metrics up to which the time of each segment is summed.
         kind: Kind of the units.
         attributes: Attributes to keep, whatever the number of their values.
+        where: Value of each attribute that decides on the kind of the units.
         gaps: Whether the median gap of each stream and its stalled time are kept.
     """
-    reader = TableReader(until, kind=kind, attributes=attributes, gaps=gaps)
+    reader = TableReader(until, kind=kind, attributes=attributes, where=where, gaps=gaps)
     rows_of_records(records, reader)
     return reader.table()
 
@@ -169,6 +184,7 @@ class TableReader:
         until: Metrics up to which the time of each segment is summed.
         kind: Kind of the units; see :func:`read_table`.
         attributes: Attributes to keep, whatever the number of their values.
+        where: Value of each attribute that decides on the kind of the units; these are kept too.
         gaps: Whether the median gap of each stream and its stalled time are kept.
     """
 
@@ -178,10 +194,13 @@ class TableReader:
         *,
         kind: Kind | None = None,
         attributes: Collection[str] = (),
+        where: Mapping[str, str | None] = MappingProxyType({}),
         gaps: bool = False,
     ) -> None:
         self._until = tuple(until)
         self._kind = kind
+        self._where = where
+        attributes = {*attributes, *where}
         kinds = (Kind.REQUEST, Kind.CALL) if kind in (None, Kind.REQUEST) else (kind,)
         self._columns = {
             each: Columns(each, [metric_of(name, each) for name in until], attributes, gaps=gaps)
@@ -226,6 +245,24 @@ class TableReader:
             kind = row.get("details", {}).get(semconv.LATSPAN_STAGE_KIND, row["name"])
             self._stage_kinds[row["name"]] = str(kind)
 
+    @property
+    def scopes(self) -> NDArray[np.int64]:
+        """Number, parent, and whether it is a request, of each scope; shape ``(scopes, 3)``."""
+        return np.concatenate([np.empty((0, 3), np.int64), *self._scopes])
+
+    def every_kind(self) -> list[Table]:
+        """
+        Return the requests of both sides, and the calls, with the numbers of their scopes.
+
+        What was collected is given up.
+        """
+        requests, calls = self._columns[Kind.REQUEST], self._columns[Kind.CALL]
+        if requests.size and calls.size:
+            join_calls(requests, calls, self.scopes, self._call_names)
+        return [
+            finished(each, self._stage_kinds, links=True) for each in (requests, calls) if each.size
+        ]
+
     def table(self) -> Table:
         """Return the table, and give up what was collected."""
         requests, calls = self._columns.get(Kind.REQUEST), self._columns.get(Kind.CALL)
@@ -234,24 +271,41 @@ class TableReader:
             return finished(chosen or next(iter(self._columns.values())), self._stage_kinds)
         inside = None
         if calls is not None and calls.size:
-            scopes = np.concatenate([np.empty((0, 3), np.int64), *self._scopes])
-            inside = join_calls(requests, calls, scopes, self._call_names)
+            inside = join_calls(requests, calls, self.scopes, self._call_names)
         table = finished(requests, self._stage_kinds, inside)
         is_served = table.is_server & (table.chains > 0)
         # Users wait for what is served; the requests of a client may be background jobs.
+        first: Table | None = None
         for chosen in (is_served, ~table.is_server, table.is_server & ~is_served):
             units = table.rows(chosen)
             if any(units.bounds(metric).applies.any() for metric in units.segments):
-                return units
+                # If only background jobs have the attributes, these are meant.
+                if units.has(self._where).any():
+                    return units
+                first = units if first is None else first
+        if first is not None:
+            return first
         if self._kind is Kind.REQUEST or calls is None or not calls.size:
             return table
         return finished(calls, self._stage_kinds)
 
 
 def finished(
-    columns: Columns, stage_kinds: Mapping[str, str], inside: Inside | None = None
+    columns: Columns,
+    stage_kinds: Mapping[str, str],
+    inside: Inside | None = None,
+    *,
+    links: bool = False,
 ) -> Table:
-    """Return the table of the records of one kind, in the order of their starts."""
+    """
+    Return the table of the records of one kind, in the order of their starts.
+
+    Args:
+        columns: The records; their columns are given up.
+        stage_kinds: Kind of each stage by its name.
+        inside: Calls inside the records.
+        links: Whether the table has the numbers of scopes, ``scope_id`` and ``parent_id``.
+    """
     size = columns.size
     order = _order(columns.column("start_ns"))
     fields: dict[str, Any] = {
@@ -259,8 +313,9 @@ def finished(
         for name, dtype in _OF_TABLES.items()
     }
     reported = columns.take("is_reported")[order].astype(np.bool_)
-    for name in _LINKS:
-        columns.take(name)
+    if not links:
+        for name in _LINKS:
+            columns.take(name)
     is_call = columns.kind is Kind.CALL
     return Table(
         kind=columns.kind,

@@ -237,14 +237,8 @@ class Table:
         Raises:
             ConfigError: No row has the attribute, or none has the value.
         """
-        mask = np.ones(len(self), dtype=bool)
         for name, value in where.items():
-            if name not in self.groups:
-                known = listed(sorted(self.groups)) or "no attribute with several values"
-                raise ConfigError(
-                    f"no {self.kind} has the attribute {printable(name)}", hint=f"they have {known}"
-                )
-            codes, values = self.groups[name]
+            _, values = self.codes_of(name)
             if value not in values:
                 shown = sorted(values)[:_MAX_VALUES]
                 more = ", ..." if len(values) > len(shown) else ""
@@ -252,8 +246,38 @@ class Table:
                     f"no {self.kind} has {printable(name)}={printable(value)}",
                     hint=f"values are: {', '.join(map(printable, shown))}{more}",
                 )
-            mask &= codes == values.index(value)
-        return self.rows(mask)
+        return self.rows(self.has(where))
+
+    def codes_of(self, name: str) -> tuple[Codes, tuple[str, ...]]:
+        """
+        Return the code of the value of an attribute of each row, and the values by code.
+
+        Raises:
+            ConfigError: No row has the attribute.
+        """
+        present = {each for each, (codes, _) in self.groups.items() if (codes >= 0).any()}
+        if name not in present:
+            known = listed(sorted(present)) or "no attribute with several values"
+            raise ConfigError(
+                f"no {self.kind} has the attribute {printable(name)}", hint=f"they have {known}"
+            )
+        return self.groups[name]
+
+    def has(self, wanted: Mapping[str, str | None]) -> Mask:
+        """
+        Return which rows have all of some attributes.
+
+        Args:
+            wanted: Value of each attribute; ``None`` for any value.
+        """
+        mask = np.ones(len(self), dtype=bool)
+        for name, value in wanted.items():
+            codes, values = self.groups.get(name, (np.full(len(self), -1), ()))
+            if value is None:
+                mask &= codes >= 0
+            else:
+                mask &= codes == (values.index(value) if value in values else len(values))
+        return mask
 
     def rows(self, mask: Mask) -> Table:
         """Return the table of some rows."""
