@@ -42,8 +42,8 @@ prompt of about 1,000 tokens; responses have at most {OUTPUT_TOKENS} tokens. The
   percentiles of every segment, and its share of the slowest tenth's time
   time to first token, time per token, gaps, token counts
   felt speed: time until text is visible, stalls, tokens on time
-  one sentence on what the slow requests spent their time on; if numpy is
-  installed, also the one delay to fix
+  the one delay to fix; if numpy is missing or there are fewer than 20 chats,
+  one sentence on what the slow requests spent their time on
 
 40 chats take about a minute: 50 to 70 s on two cores of a virtual machine with
 other load. The report goes to stdout, progress to stderr. The server is stopped

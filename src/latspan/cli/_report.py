@@ -22,12 +22,12 @@ __all__ = ["COMMAND"]
 _DESCRIPTION: Final = """\
 Shows where the requests of a recording spent their time, as latspan run
 --report does for a program: the median and the slowest request with all their
-segments, tables of segments and metrics, and a sentence on the slowest tenth.
+segments, tables of segments and metrics, and the one delay to fix.
 
 A recording is a folder that latspan run --record, latspan measure or the
 setting record_dir wrote. Percentiles are computed from all requests. If the
-recording is large, the waterfalls and the last sentence use a random sample of
-5,000 requests, and the slowest one.
+recording is large, the waterfalls use a random sample of 5,000 requests, and
+the slowest one.
 
 With --where NAME=VALUE, the report is on the requests that have an attribute,
 with the calls and stages inside them. With --by NAME, one report for each value

@@ -73,7 +73,7 @@ class Report(Printable):
     It has a part on the requests that the application served with their stages, one on its own
     requests, and one on its calls, as far as there are any. Requests with several names have a
     part for each name. The first part begins with the waterfalls of the median and the slowest, and
-    the report ends with a sentence on the slowest tenth and with the one delay to fix.
+    the report ends with the one delay to fix, or else with a sentence on the slowest tenth.
     ``print`` shows it as text, rich's ``print`` in colour, and a notebook as HTML.
 
     Args:
@@ -111,6 +111,9 @@ class Report(Printable):
             parts += self._tables(group)
         if not groups:
             parts.append(_nothing(self.snapshot.empty_reason, options))
+        elif self.closing is not None:
+            # It concludes with a cause and a lever, and one conclusion is enough.
+            pass
         elif groups[0].records:
             own = groups[0].has_own_unattributed_time
             closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)

@@ -10,9 +10,10 @@ import pytest
 
 import latspan
 from latspan import Kind, Snapshot, Source, TokenSource
+from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
 from latspan.reports import Report
-from latspan.testing import RequestRecord, Side, TokenCounts, capture
+from latspan.testing import ManualClock, RequestRecord, Side, TokenCounts, capture
 
 TOKENS = TokenCounts(output=7, source=TokenSource.PROVIDER)
 
@@ -50,6 +51,18 @@ def test_requests_come_first_and_are_shown_whole(call: MakeCall, snapshot_of: Ta
     assert "segments of 2 calls, and their share of the slowest one's time" in lines
     assert "of 2 calls · chat" not in text
     assert "The slowest of 2 requests spent 75 % of its time in decode" in text
+
+
+def test_a_report_has_one_conclusion() -> None:
+    """The diagnosis of its requests, if there are enough for one."""
+    clock = ManualClock()
+    with capture(clock=clock):
+        for number in range(40):
+            with latspan.request("answer"), latspan.stage("rerank"):
+                clock.advance((100 if number % 5 else 900) * NS_PER_MS)
+        text = " ".join(str(latspan.report()).split())
+    assert "At p95 duration, the slowest" in text
+    assert "of 40 requests spent" not in text
 
 
 def test_what_is_served_comes_before_background_jobs(
