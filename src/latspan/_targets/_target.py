@@ -64,7 +64,7 @@ BUDGET_COMPONENTS: Final[dict[str, Component]] = {
 Components by the name of their field in :class:`Budget`, in the order of a request.
 
 A segment in none of them (``retry``, ``server_wait``, ``call``, ``event_loop``, ``unattributed``,
-``dispatch_lag``) is a row of its own in tables.
+``dispatch_lag``, an HTTP exchange) is a row of its own in tables.
 """
 
 
