@@ -32,6 +32,7 @@ from latspan._otel.providers import is_unset
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue
+from latspan._wire import FETCH_RESPONSE
 
 if TYPE_CHECKING:
     from latspan._instrument._patching import Patches
@@ -52,7 +53,7 @@ OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 
 _LLM: Final[Mapping[str, frozenset[str]]] = {
     semconv.GEN_AI_OPERATION_NAME: frozenset(
-        {"chat", "text_completion", "generate_content", "embeddings", "fetch_response"}
+        {"chat", "text_completion", "generate_content", "embeddings", FETCH_RESPONSE}
     ),
     # OpenInference and instrumentations derived from it.
     "openinference.span.kind": frozenset({"LLM", "EMBEDDING"}),

@@ -34,7 +34,7 @@ from latspan._segments import Outcome
 from latspan._spans import AttributeValue, EnrichingSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
-from latspan._wire import ApiFormat, copy_fields
+from latspan._wire import FETCH_RESPONSE, ApiFormat, copy_fields
 
 if TYPE_CHECKING:
     from latspan._instrument._patching import Patches
@@ -168,7 +168,7 @@ def open_call(
             server = address_of(server)
         if server is not None:
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
-        if streamed:
+        if streamed and operation != FETCH_RESPONSE:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
         # Most calls have no span of another instrumentation around them.
         other = current_span(parent_context)
