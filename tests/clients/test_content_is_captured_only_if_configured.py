@@ -315,6 +315,40 @@ def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Dr
     assert "decode" in {segment.name for segment in parent_context.segments}
 
 
+def test_a_call_without_content_or_event_ends_on_the_callers_thread(driver: Driver) -> None:
+    """An application without a batch processor has the span when the call returns."""
+    ended: list[tuple[str, str]] = []
+
+    class Noting(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            ended.append((span.name, threading.current_thread().name))
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Noting())
+    sink = ApiSink(provider.get_tracer("test"))
+    worker = Worker()
+
+    async def program(client: Any) -> None:
+        answer = client.embeddings.create(model="m", input="hello")
+        assert await answer if driver.asynchronous else answer
+
+    def emit(*_: object) -> None:
+        pytest.fail("embeddings have no event")
+
+    settings: Any = {"captures_in_events": True, "emit": emit}
+    with (
+        capture(clock=driver.clock),
+        asked_for(sink=lambda: sink, enqueue=worker.submit, **settings),
+    ):
+        driver.run(driver.transport(PLAIN), program)
+        assert [name for name, _ in ended if name == "embeddings m"]
+        assert worker.stop(30)
+
+    assert {thread for name, thread in ended if name == "embeddings m"} == {
+        threading.current_thread().name
+    }
+
+
 def test_what_the_caller_does_to_its_messages_later_is_not_captured(
     driver: Driver, seen: Captured
 ) -> None:
