@@ -17,6 +17,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from typing import Any
 
 from latspan._instrument import (
@@ -41,10 +42,19 @@ def patch_bodies(patches: Patches, library: Any) -> None:
     patches.replace(library.Response, "iter_raw", _iter_raw_of)
     patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
     patches.replace(library.Response, "_get_content_decoder", _decoder_of)
-    patches.replace(library.Response, "close", closing_of(body_tracker))
-    patches.replace(library.Response, "aclose", aclosing_of(body_tracker))
+    # A close of the other kind raises, and the response stays open.
+    sync_tracker = partial(_tracker_of, library.SyncByteStream)
+    async_tracker = partial(_tracker_of, library.AsyncByteStream)
+    patches.replace(library.Response, "close", closing_of(sync_tracker))
+    patches.replace(library.Response, "aclose", aclosing_of(async_tracker))
     patches.replace(library.Client, "stream", _stream_of)
     patches.replace(library.AsyncClient, "stream", _astream_of)
+
+
+def _tracker_of(stream_class: type, response: Any) -> BodyTracker | None:
+    """Return the tracker of a response whose body is a stream of that class."""
+    tracker = body_tracker(response)
+    return tracker if tracker is None or isinstance(response.stream, stream_class) else None
 
 
 def _iter_raw_of(

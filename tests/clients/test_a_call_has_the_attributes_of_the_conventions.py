@@ -423,6 +423,8 @@ def test_a_response_that_is_fetched_as_a_stream_uses_no_tokens(
     said = _said(seen, "fetch_response")
     assert said["gen_ai.request.stream_cursor"] == "4"
     assert said["gen_ai.response.status"] == "completed"
+    # The attribute belongs to the request that generated the response.
+    assert "gen_ai.request.stream" not in said
     assert not any(name.startswith("gen_ai.usage.") for name in said)
     assert "gen_ai.client.token.usage" not in {key.metric for key in seen.snapshot().series}
 

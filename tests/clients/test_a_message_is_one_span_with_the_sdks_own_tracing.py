@@ -64,6 +64,38 @@ def test_what_latspan_knows_is_on_its_span(
 
 
 @with_anthropic
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_the_sdk_omits_on_purpose_is_not_added(
+    driver: Driver, seen: Captured, *, streamed: bool
+) -> None:
+    """Stop sequences are content for it, and its first chunk is the first delta."""
+    body = {"temperature": 0.5, "top_p": 0.9, "top_k": 3}
+
+    async def ask(client: Any) -> None:
+        answer = await driver.create(
+            client, stream=streamed, stop_sequences=["END"], extra_body=body
+        )
+        if streamed:
+            async with driver.entered(answer) as inside:
+                await driver.read(inside, _leave)
+
+    span, _ = _traced(driver, SCRIPT, ask)
+
+    attributes = span.attributes or {}
+    assert attributes["latspan.outcome"] == ("closed_early" if streamed else "completed")
+    assert attributes["gen_ai.response.id"]
+    omitted = (
+        "gen_ai.request.stop_sequences",
+        "gen_ai.request.temperature",
+        "gen_ai.request.top_k",
+        "gen_ai.request.top_p",
+        "gen_ai.response.finish_reasons",
+        "gen_ai.response.time_to_first_chunk",
+    )
+    assert [name for name in omitted if name in attributes] == []
+
+
+@with_anthropic
 def test_a_stream_that_is_left_is_on_its_span(driver: Driver, seen: Captured) -> None:
     """Whichever of the two hears of it first."""
 

@@ -242,6 +242,22 @@ async def test_a_body_left_in_the_middle_is_closed_as_without_us(
     assert record.outcome is (Outcome.ERROR if headers else Outcome.CLOSED_EARLY)
 
 
+async def _pieces() -> AsyncIterator[bytes]:
+    yield b"whole"
+
+
+async def test_a_close_of_the_other_kind_leaves_the_exchange_open(seen: Captured) -> None:
+    """It raises before the library closes anything."""
+    transport = http.MockTransport(lambda _request: http.Response(200, content=_pieces()))
+    async with http.AsyncClient(transport=transport) as client:
+        async with client.stream("GET", URL) as response:
+            with pytest.raises(RuntimeError):
+                response.close()
+            assert await response.aread() == b"whole"
+    (record,) = seen.records
+    assert record.outcome is Outcome.COMPLETED
+
+
 class _Library:
     def method(self) -> str:
         return "original"

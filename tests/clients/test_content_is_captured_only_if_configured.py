@@ -187,6 +187,103 @@ def test_a_span_has_the_captured_content(driver: Driver, seen: Captured, *, stre
     ]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.CLOSED_EARLY, Outcome.COMPLETED])
+def test_a_message_that_was_left_has_a_finish_reason(
+    driver: Driver, seen: Captured, outcome: Outcome
+) -> None:
+    """The schema of the conventions requires one; the span's own attribute is not guessed."""
+    is_left = outcome is Outcome.CLOSED_EARLY
+
+    def visit(chunk: Any) -> None:
+        if is_left and "text1" in str(chunk.choices[0].delta.content):
+            raise Leave
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, visit)
+        await driver.close(stream)
+
+    with asked_for(captures_content=True):
+        driver.run(driver.transport(PLAIN), program)
+
+    assert _only(seen).outcome is outcome
+    attributes = _attributes(seen)
+    (message,) = json.loads(attributes["gen_ai.output.messages"])
+    assert message["finish_reason"] == ("error" if is_left else "stop")
+    assert ("gen_ai.response.finish_reasons" in attributes) is not is_left
+
+
+INSTRUCTIONS: Any = [{"type": "message", "role": "system", "content": "Be brief."}]
+STORED: dict[str, Any] = {
+    "id": "r1",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "status": "completed",
+    "output": [
+        {
+            "id": "i1",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "hello", "annotations": []}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("instructions", ["Be brief.", INSTRUCTIONS], ids=["text", "items"])
+def test_a_stored_response_has_its_content_but_no_tokens(
+    driver: Driver, seen: Captured, instructions: Any, *, stream: bool
+) -> None:
+    """It repeats its instructions, and its tokens belong to the request that generated it."""
+    stored = {**STORED, "instructions": instructions}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {**stored, "status": "in_progress", "output": []}},
+        {
+            "type": "response.output_text.delta",
+            "item_id": "i1",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": "hello",
+        },
+        {"type": "response.completed", "response": stored},
+    ]
+
+    async def program(client: Any) -> None:
+        options: Any = {"stream": True} if stream else {}
+        response = client.responses.retrieve("r1", **options)
+        response = await response if driver.asynchronous else response
+        if stream:
+            await driver.read(response)
+
+    def respond(_request: Any) -> Any:
+        if not stream:
+            return driver.http.Response(200, json=stored)
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        headers = {"content-type": "text/event-stream"}
+        return driver.http.Response(200, headers=headers, content=body.encode())
+
+    with asked_for(captures_content=True), counting():
+        driver.run(driver.http.MockTransport(respond), program)
+
+    assert _only(seen).tokens == TokenCounts()
+    (span,) = [span for span in seen.spans if span.name == "fetch_response"]
+    attributes = span.attributes or {}
+    said = {name: json.loads(str(attributes[name])) for name in CONTENT if name in attributes}
+    assert said == {
+        "gen_ai.output.messages": [
+            {
+                "role": "assistant",
+                "parts": [{"type": "text", "content": "hello"}],
+                "finish_reason": "stop",
+            }
+        ],
+        "gen_ai.system_instructions": [{"type": "text", "content": "Be brief."}],
+    }
+
+
 def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Driver) -> None:
     """A caller's thread has better to do, so its spans end a little later than without."""
     ended: list[tuple[str, str]] = []
@@ -216,6 +313,40 @@ def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Dr
     # The request around it knows the call's segments all the same.
     parent_context = next(record for record in seen.records if record.name == "around")
     assert "decode" in {segment.name for segment in parent_context.segments}
+
+
+def test_a_call_without_content_or_event_ends_on_the_callers_thread(driver: Driver) -> None:
+    """An application without a batch processor has the span when the call returns."""
+    ended: list[tuple[str, str]] = []
+
+    class Noting(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            ended.append((span.name, threading.current_thread().name))
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Noting())
+    sink = ApiSink(provider.get_tracer("test"))
+    worker = Worker()
+
+    async def program(client: Any) -> None:
+        answer = client.embeddings.create(model="m", input="hello")
+        assert await answer if driver.asynchronous else answer
+
+    def emit(*_: object) -> None:
+        pytest.fail("embeddings have no event")
+
+    settings: Any = {"captures_in_events": True, "emit": emit}
+    with (
+        capture(clock=driver.clock),
+        asked_for(sink=lambda: sink, enqueue=worker.submit, **settings),
+    ):
+        driver.run(driver.transport(PLAIN), program)
+        assert [name for name, _ in ended if name == "embeddings m"]
+        assert worker.stop(30)
+
+    assert {thread for name, thread in ended if name == "embeddings m"} == {
+        threading.current_thread().name
+    }
 
 
 def test_what_the_caller_does_to_its_messages_later_is_not_captured(

@@ -32,6 +32,7 @@ from latspan._otel.providers import is_unset
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue
+from latspan._wire import FETCH_RESPONSE
 
 if TYPE_CHECKING:
     from latspan._instrument._patching import Patches
@@ -40,6 +41,7 @@ __all__ = [
     "OFFICIAL_INFERENCE_KEY",
     "has_global_provider",
     "is_instrumented",
+    "left_to_owner",
     "llm_span",
     "metrics_emitted_by_other",
     "on_other_end",
@@ -51,7 +53,7 @@ OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 
 _LLM: Final[Mapping[str, frozenset[str]]] = {
     semconv.GEN_AI_OPERATION_NAME: frozenset(
-        {"chat", "text_completion", "generate_content", "embeddings", "fetch_response"}
+        {"chat", "text_completion", "generate_content", "embeddings", FETCH_RESPONSE}
     ),
     # OpenInference and instrumentations derived from it.
     "openinference.span.kind": frozenset({"LLM", "EMBEDDING"}),
@@ -62,13 +64,30 @@ _LLM: Final[Mapping[str, frozenset[str]]] = {
 
 _ENRICHED: Final = "_latspan_enriched"
 
-_END_THEIR_OWN: Final = ("com.anthropic.sdk.python", "mistralai_sdk_tracer")
+_LEFT_TO_SDK: Final[Mapping[str, frozenset[str]]] = {
+    # The Anthropic SDK does not record sampling parameters, and treats stop sequences as content.
+    # It records the stop reason under a name of its own. Its first chunk is the first delta.
+    "com.anthropic.sdk.python": frozenset(
+        {
+            semconv.GEN_AI_REQUEST_STOP_SEQUENCES,
+            semconv.GEN_AI_REQUEST_TEMPERATURE,
+            semconv.GEN_AI_REQUEST_TOP_K,
+            semconv.GEN_AI_REQUEST_TOP_P,
+            semconv.GEN_AI_RESPONSE_FINISH_REASONS,
+            semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        }
+    ),
+    "mistralai_sdk_tracer": frozenset(),
+}
 """
-Instrumentation scopes of the SDKs that end their span when the response body is read, closed or
-dropped.
+Instrumentation scopes of the SDKs that trace themselves, each with the attributes that latspan does
+not add to their spans: the SDK omits them on purpose, or defines them in another way.
 
-Other instrumentations end their spans based on the stream objects, as latspan does.
+These SDKs end their span when the response body is read, closed or dropped. Other instrumentations
+end their spans based on the stream objects, as latspan does.
 """
+
+_TRACE_THEMSELVES: Final = tuple(_LEFT_TO_SDK)
 
 _CALLING_MODULES: Final = frozenset(
     f"{__package__}.{name}" for name in ("_methods", "_bodies", "_stream_classes", "_streams")
@@ -151,8 +170,21 @@ def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -
         return True
     if span is None:
         return False
+    return _scope_of(span).startswith("opentelemetry.")
+
+
+def left_to_owner(span: trace.Span) -> frozenset[str]:
+    """Return the names of the attributes that latspan does not add to another's span."""
+    scope = _scope_of(span)
+    for prefix, names in _LEFT_TO_SDK.items():
+        if scope.startswith(prefix):
+            return names
+    return frozenset()
+
+
+def _scope_of(span: trace.Span) -> str:
     scope = getattr(span, "instrumentation_scope", None)
-    return str(getattr(scope, "name", "")).startswith("opentelemetry.")
+    return str(getattr(scope, "name", ""))
 
 
 def llm_span(span: trace.Span | None) -> trace.Span | None:
@@ -191,11 +223,10 @@ def on_other_end(
 
     Returns:
         The callback. It returns ``None`` to wait, or the attributes to set on the span now.
-        ``None`` instead of a callback if none of the SDKs in ``_END_THEIR_OWN`` opened the span,
-        because other instrumentations end their spans in another way.
+        ``None`` instead of a callback if no SDK that traces itself opened the span, because other
+        instrumentations end their spans in another way.
     """
-    scope = getattr(span, "instrumentation_scope", None)
-    if not str(getattr(scope, "name", "")).startswith(_END_THEIR_OWN):
+    if not _scope_of(span).startswith(_TRACE_THEMSELVES):
         return None
 
     def when_ended() -> Mapping[str, AttributeValue] | None:

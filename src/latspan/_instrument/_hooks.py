@@ -14,6 +14,7 @@ from opentelemetry import context
 from latspan import _runtime, semconv
 from latspan._instrument._coexistence import (
     OFFICIAL_INFERENCE_KEY,
+    left_to_owner,
     llm_span,
     metrics_emitted_by_other,
     on_other_end,
@@ -33,7 +34,7 @@ from latspan._segments import Outcome
 from latspan._spans import AttributeValue, EnrichingSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
-from latspan._wire import ApiFormat, copy_fields
+from latspan._wire import FETCH_RESPONSE, ApiFormat, copy_fields
 
 if TYPE_CHECKING:
     from latspan._instrument._patching import Patches
@@ -167,7 +168,7 @@ def open_call(
             server = address_of(server)
         if server is not None:
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
-        if streamed:
+        if streamed and operation != FETCH_RESPONSE:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
         # Most calls have no span of another instrumentation around them.
         other = current_span(parent_context)
@@ -176,6 +177,9 @@ def open_call(
         convention_metrics = other is None and OFFICIAL_INFERENCE_KEY not in parent_context
         if not convention_metrics:
             convention_metrics = not metrics_emitted_by_other(other, parent_context)
+        sink = None
+        if other is not None:
+            sink = EnrichingSink(runtime.sink(), other, left_out=left_to_owner(other))
         call = ModelCall(
             runtime,
             parent_context,
@@ -188,7 +192,7 @@ def open_call(
             streamed=streamed,
             choices=choices,
             convention_metrics=convention_metrics,
-            sink=None if other is None else EnrichingSink(runtime.sink(), other),
+            sink=sink,
             awaits_span=awaits_span and other is None,
             hides_span=hides_span,
         )
@@ -238,7 +242,9 @@ def adopt_llm_span(call: Operation) -> None:
     runtime = _runtime.current()
     span = llm_span(current_span(context.get_current()))
     if runtime is not None and span is not None:
-        call.adopt(EnrichingSink(runtime.sink(), span, on_other_end(call, span)))
+        left_out = left_to_owner(span)
+        sink = EnrichingSink(runtime.sink(), span, on_other_end(call, span), left_out=left_out)
+        call.adopt(sink)
 
 
 def requests_usage() -> bool:

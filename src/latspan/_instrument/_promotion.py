@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from latspan import semconv
 from latspan._operations import HttpExchange, ModelCall
-from latspan._wire import ApiFormat, Framing, StreamFormat
+from latspan._wire import FETCH_RESPONSE, ApiFormat, Framing, StreamFormat
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
 from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
@@ -98,13 +98,16 @@ def promoted(
     name = _model_in_path(stream, exchange.path) or request.get("model")
     model = name[:256] if isinstance(name, str) else None
     named = {} if model is None else {"model": model}
+    streamed = (
+        {} if api_format.operation == FETCH_RESPONSE else {semconv.GEN_AI_REQUEST_STREAM: True}
+    )
     return exchange.promoted(
         api_format,
         name=api_format.operation if model is None else f"{api_format.operation} {model}",
         attributes={
             semconv.GEN_AI_OPERATION_NAME: api_format.operation,
             semconv.GEN_AI_PROVIDER_NAME: provider,
-            semconv.GEN_AI_REQUEST_STREAM: True,
+            **streamed,
             **({} if exchange.exports_path else {semconv.URL_FULL: exchange.origin}),
             **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
         },

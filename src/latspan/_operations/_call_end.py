@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from latspan import semconv
 from latspan._event_loop import LoopWatch
-from latspan._operations._content import INFERENCES, details, with_content
+from latspan._operations._content import details, with_content
 from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._enclosing import ScopeIds
 from latspan._operations._response_summary import (
@@ -39,7 +39,7 @@ from latspan._spans import (
 )
 from latspan._timeline import Attempt, CallObservation, Reads, Timeline, answering, call_timeline
 from latspan._tokens import TokenSource
-from latspan._wire import ApiFormat, ChunkKind
+from latspan._wire import INFERENCES, ApiFormat, ChunkKind
 
 __all__ = ["FinishedCall", "ObservedCall", "finished_call", "publish"]
 
@@ -247,6 +247,9 @@ def finished_call(
             runtime=observed.runtime,
             model=observed.series.get("model"),
             sampled=observed.span.span_context.trace_flags.sampled,
+            # The schema of an output message requires a finish reason. For a message that its
+            # reader did not wait for, no other value fits.
+            default_reason=None if outcome is Outcome.COMPLETED else _CUT,
         )
     timeline = observed.timeline(summary, outcome, done_ns)
     attributes = latency_attributes(timeline, outcome, summary.reported)

@@ -16,6 +16,7 @@ from latspan._wire import (
     Content,
     ContentShape,
     Fragment,
+    FragmentKind,
     Message,
     as_data,
     as_json,
@@ -24,7 +25,7 @@ from latspan._wire import (
     to_plain,
 )
 
-__all__ = ["INFERENCES", "details", "with_content"]
+__all__ = ["details", "with_content"]
 
 
 def with_content(
@@ -36,6 +37,7 @@ def with_content(
     runtime: Runtime,
     model: str | None,
     sampled: bool,
+    default_reason: str | None = None,
 ) -> ResponseSummary:
     """
     Return the summary of a response with its content and counted tokens, if configured.
@@ -48,13 +50,20 @@ def with_content(
         runtime: The active runtime, which holds the content settings.
         model: Requested model, ``None`` if unknown.
         sampled: Whether the span is sampled.
+        default_reason: Finish reason of the messages whose own reason did not arrive; ``None`` if
+            they have none.
     """
     input_content, fragments, output = Content(), tuple[Fragment, ...](), tuple[Message, ...]()
     with _runtime.handle_internal_errors("reading the request of a call"):
         input_content = shape.request_content(to_plain(request))
     with _runtime.handle_internal_errors("reading the response of a call"):
         fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in response))
-        output = output_messages(fragments, summary.known_reasons)
+        if not shape.is_generated:
+            repeated = tuple(each for each in fragments if each.kind is FragmentKind.SYSTEM)
+            fragments = tuple(each for each in fragments if each.kind is not FragmentKind.SYSTEM)
+            system = tuple(each.part for each in repeated if each.part is not None)
+            input_content = replace(input_content, system=system)
+        output = output_messages(fragments, summary.known_reasons, default_reason=default_reason)
     with _runtime.handle_internal_errors("the content of a call"):
         content = replace(input_content, output=output)
         # Without a response, no tokens were used.
@@ -67,8 +76,9 @@ def with_content(
             summary = summary._replace(attributes={**summary.attributes, **named})
         if runtime.captures_in_events:
             summary = summary._replace(content=content)
-        if runtime.count_tokens and has_output and summary.tokens.source is TokenSource.UNKNOWN:
-            summary = summary._replace(tokens=runtime.count_tokens(content, model))
+        counts = runtime.count_tokens if shape.is_generated else None
+        if counts and has_output and summary.tokens.source is TokenSource.UNKNOWN:
+            summary = summary._replace(tokens=counts(content, model))
     return summary
 
 
@@ -93,9 +103,6 @@ def _named(content: Content) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     named = {name: getattr(content, field) for name, field in _CONTENT.items()}
     return {name: each for name, each in named.items() if each}
 
-
-INFERENCES: Final = frozenset({"chat", "text_completion", "generate_content"})
-"""Operations in which a model generates output, for which an event may be emitted."""
 
 _CONVENTIONS: Final = ("gen_ai.", "openai.", "server.", "error.")
 

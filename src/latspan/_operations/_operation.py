@@ -51,7 +51,7 @@ from latspan._segments import Kind, Outcome
 from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
 from latspan._timeline import Attempt, answering
-from latspan._wire import ApiFormat
+from latspan._wire import INFERENCES, ApiFormat
 
 if TYPE_CHECKING:
     from latspan._operations._call_end import ObservedCall
@@ -426,7 +426,12 @@ class Operation(ResponseParts):
     def _submit_end(self, *, finalizing: bool) -> None:
         # Content is read and events are emitted on the worker thread even if the span would
         # otherwise end inline, because an application's log exporter may send synchronously.
-        inline = self._inline and not finalizing and not self._runtime.ends_on_worker
+        inline = self._inline and not finalizing
+        if inline and self._runtime.ends_on_worker:
+            api_format = self.api_format
+            inline = api_format is None or (
+                api_format.content is None and api_format.operation not in INFERENCES
+            )
         self._runtime.run_at_end("the end of a call", self._record_end, inline=inline)
 
     def _observed(self) -> ObservedCall:

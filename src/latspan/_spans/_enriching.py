@@ -13,7 +13,7 @@ span ends when the other instrumentation ends it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from opentelemetry import trace
@@ -50,16 +50,23 @@ class EnrichingSink:
         span: Span of the other instrumentation.
         when_ended: Called when the other instrumentation ends its span. If not given, that end
             always waits for the end of the call.
+        left_out: Names of the attributes that are not added.
     """
 
     inline = True
 
     def __init__(
-        self, sink: SpanSink, span: trace.Span, when_ended: WhenEnded | None = None
+        self,
+        sink: SpanSink,
+        span: trace.Span,
+        when_ended: WhenEnded | None = None,
+        *,
+        left_out: Collection[str] = (),
     ) -> None:
         self._sink = sink
         self._span = span
         self._when_ended = when_ended
+        self._left_out = left_out
 
     def open(
         self,
@@ -71,7 +78,14 @@ class EnrichingSink:
         parent_context: Context,
     ) -> OpenSpan:
         """Use the span of the other instrumentation, which that instrumentation ends."""
-        return _EnrichedSpan(self._sink, self._span, attributes, parent_context, self._when_ended)
+        return _EnrichedSpan(
+            self._sink,
+            self._span,
+            attributes,
+            parent_context,
+            self._when_ended,
+            self._left_out,
+        )
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Pass the children on to the inner sink."""
@@ -92,6 +106,7 @@ class _EnrichedSpan(DecidedAtStart):
         "_attributes",
         "_due",
         "_ended_epoch_ns",
+        "_left_out",
         "_sink",
         "_span",
         "_when_ended",
@@ -106,11 +121,13 @@ class _EnrichedSpan(DecidedAtStart):
         attributes: Mapping[str, AttributeValue],
         parent_context: Context,
         when_ended: WhenEnded | None,
+        left_out: Collection[str],
     ) -> None:
         self._sink = sink
         self._span = span
         self._attributes = attributes
         self._when_ended = when_ended
+        self._left_out = left_out
         self.span_context = span.get_span_context()
         self.context = with_current_span(span, parent_context)
         self._ended_epoch_ns: int | None = None
@@ -149,7 +166,13 @@ class _EnrichedSpan(DecidedAtStart):
         # to it.
         existing: Mapping[str, object] = getattr(span, "attributes", None) or {}
         given = encodable(known)
-        span.set_attributes({key: value for key, value in given.items() if key not in existing})
+        span.set_attributes(
+            {
+                key: value
+                for key, value in given.items()
+                if key not in existing and key not in self._left_out
+            }
+        )
 
     def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
         self._span.add_event(name, attributes, epoch_ns)

@@ -7,7 +7,15 @@ them. They do not depend on a client library, a clock or OpenTelemetry.
 
 from __future__ import annotations
 
-from latspan._wire._api_format import ApiFormat, ChunkKind, Framing, StreamFormat, framing_of
+from latspan._wire._api_format import (
+    FETCH_RESPONSE,
+    INFERENCES,
+    ApiFormat,
+    ChunkKind,
+    Framing,
+    StreamFormat,
+    framing_of,
+)
 from latspan._wire._body import (
     DEEPEST,
     Body,
@@ -38,6 +46,8 @@ from latspan._wire.server_timing import as_number
 __all__ = [
     "DEEPEST",
     "DONE",
+    "FETCH_RESPONSE",
+    "INFERENCES",
     "LONGEST_CONTENT",
     "ApiFormat",
     "Body",

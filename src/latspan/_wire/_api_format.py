@@ -17,6 +17,8 @@ from latspan._wire._content import ContentShape
 from latspan._wire._usage import Usage
 
 __all__ = [
+    "FETCH_RESPONSE",
+    "INFERENCES",
     "ApiFormat",
     "ChunkKind",
     "FinishReasons",
@@ -103,6 +105,18 @@ class StreamFormat:
     framing: Framing = Framing.EVENTS
     unmarked: bool = False
     model_in_path: re.Pattern[str] | None = None
+
+
+INFERENCES: Final = frozenset({"chat", "text_completion", "generate_content"})
+"""Operations in which a model generates output, for which an event may be emitted."""
+
+FETCH_RESPONSE: Final = "fetch_response"
+"""
+Operation that fetches a stored response. Its span has no attributes of the request that generated
+the response.
+
+Source: OpenTelemetry GenAI conventions, ``gen_ai.operation.name``.
+"""
 
 
 def _never(first: Body) -> bool:

@@ -83,6 +83,8 @@ class FragmentKind(StrEnum):
     """The arguments of a tool call, including calls of the provider's own tools."""
     WHOLE = "whole"
     """A part that arrived in one piece, for example the result of one of the provider's tools."""
+    SYSTEM = "system"
+    """A part of the instructions of the request, which a fetched response repeats."""
 
 
 class Fragment(NamedTuple):
@@ -119,11 +121,14 @@ class ContentShape:
         request_content: Returns the content of a request, given as a plain mapping.
         fragments: Returns the text in a chunk or a whole response, given as an SDK object or a
             plain mapping.
+        is_generated: Whether the request generates the response. If it only fetches a stored one,
+            its tokens are not counted.
     """
 
     request_fields: tuple[str, ...]
     request_content: Callable[[Body], Content]
     fragments: Callable[[Any], Iterable[Fragment]]
+    is_generated: bool = True
 
 
 def copy_fields(request: Mapping[str, Any], names: Sequence[str]) -> Body | None:
@@ -392,7 +397,10 @@ _FINISH_REASONS: Final = {
 
 
 def output_messages(
-    fragments: Iterable[Fragment], finish_reasons: Mapping[int, str]
+    fragments: Iterable[Fragment],
+    finish_reasons: Mapping[int, str],
+    *,
+    default_reason: str | None = None,
 ) -> tuple[Message, ...]:
     """
     Return the messages assembled from fragments, one per choice.
@@ -400,13 +408,14 @@ def output_messages(
     Args:
         fragments: In order of arrival.
         finish_reasons: By choice. A choice with a finish reason has a message even if it is empty.
+        default_reason: Finish reason of the other choices; ``None`` if they have none.
     """
     choices: dict[int, dict[Hashable, list[Fragment]]] = {each: {} for each in finish_reasons}
     for each in fragments:
         parts = choices.setdefault(each.choice, {})
         parts.setdefault((each.kind, _hashable(each.slot)), []).append(each)
     return tuple(
-        _output_message(choices[choice].values(), finish_reasons.get(choice))
+        _output_message(choices[choice].values(), finish_reasons.get(choice, default_reason))
         for choice in sorted(choices)
     )
 

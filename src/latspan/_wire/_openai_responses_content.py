@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan._wire._body import Body
 from latspan._wire._content import (
@@ -29,7 +29,7 @@ from latspan._wire._content import (
 from latspan._wire._media import blob
 from latspan._wire._serialized import written
 
-__all__ = ["OPENAI_RESPONSES_CONTENT", "TOOL_CALLS"]
+__all__ = ["OPENAI_FETCHED_RESPONSES_CONTENT", "OPENAI_RESPONSES_CONTENT", "TOOL_CALLS"]
 
 _DELTAS: Final = {
     "response.output_text.delta": FragmentKind.TEXT,
@@ -206,8 +206,39 @@ def _tool_call(item: Any, arguments: str, index: int) -> Fragment:
     )
 
 
+_LAST_EVENTS: Final = frozenset({"response.completed", "response.failed", "response.incomplete"})
+"""Events that end a stream; each contains the whole response."""
+
+
+def _fetched_fragments(response: Any) -> Iterator[Fragment]:
+    kind = read(response, "type")
+    if kind is None or kind in _LAST_EVENTS:
+        whole = response if kind is None else read(response, "response")
+        for part in _instructions_in(whole):
+            yield Fragment(FragmentKind.SYSTEM, "", part=part)
+    yield from _fragments(response)
+
+
+def _instructions_in(response: Any) -> Iterator[Part]:
+    """Yield the parts of the instructions that a whole response repeats from its request."""
+    instructions: object = read(response, "instructions")
+    contents = [instructions]
+    if isinstance(instructions, list):
+        contents = [dumped(item).get("content") for item in cast("list[object]", instructions)]
+    for content in contents:
+        yield from (part for part in parts_of(content) if part.get("content"))
+
+
 OPENAI_RESPONSES_CONTENT: Final = ContentShape(
     request_fields=("input", "instructions", "tools"),
     request_content=_request_content,
     fragments=_fragments,
+)
+
+OPENAI_FETCHED_RESPONSES_CONTENT: Final = ContentShape(
+    # The request has only the id of the response.
+    request_fields=(),
+    request_content=lambda _: Content(),
+    fragments=_fetched_fragments,
+    is_generated=False,
 )

@@ -12,10 +12,20 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._wire._api_format import ApiFormat, ChunkKind, StreamFormat, all_finished
+from latspan._wire._api_format import (
+    FETCH_RESPONSE,
+    ApiFormat,
+    ChunkKind,
+    StreamFormat,
+    all_finished,
+)
 from latspan._wire._body import Body, fields_without, identity_in, named_in, to_plain
 from latspan._wire._content import listed
-from latspan._wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
+from latspan._wire._openai_responses_content import (
+    OPENAI_FETCHED_RESPONSES_CONTENT,
+    OPENAI_RESPONSES_CONTENT,
+    TOOL_CALLS,
+)
 from latspan._wire._usage import Usage, get_path
 
 __all__ = ["OPENAI_RESPONSES", "OPENAI_RESPONSES_FETCHED"]
@@ -210,11 +220,11 @@ def _bears_nothing(chunk: Any) -> int:
 OPENAI_RESPONSES_FETCHED: Final = replace(
     OPENAI_RESPONSES,
     name="openai.responses.fetched",
-    operation="fetch_response",
+    operation=FETCH_RESPONSE,
     classify_chunk=_bears_nothing,
     only_text=None,
     to_mapping=_fetched_body_of,
-    content=None,
+    content=OPENAI_FETCHED_RESPONSES_CONTENT,
     attributes=_fetched_attributes,
     stream=replace(_STREAM, classify_chunk=_bears_nothing),
 )
@@ -222,6 +232,4 @@ OPENAI_RESPONSES_FETCHED: Final = replace(
 Format of a stored response that is fetched again.
 
 The tokens of such a response belong to the request that generated it.
-
-Source: OpenTelemetry GenAI conventions, ``gen_ai.operation.name``, ``fetch_response``.
 """
