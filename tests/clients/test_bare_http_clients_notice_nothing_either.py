@@ -248,12 +248,15 @@ async def _pieces() -> AsyncIterator[bytes]:
 
 async def test_a_close_of_the_other_kind_leaves_the_exchange_open(seen: Captured) -> None:
     """It raises before the library closes anything."""
-    transport = http.MockTransport(lambda _request: http.Response(200, content=_pieces()))
-    async with http.AsyncClient(transport=transport) as client:
-        async with client.stream("GET", URL) as response:
-            with pytest.raises(RuntimeError):
-                response.close()
-            assert await response.aread() == b"whole"
+
+    def answered(_request: Any) -> Any:
+        return http.Response(200, content=_pieces())
+
+    client = http.AsyncClient(transport=http.MockTransport(answered))
+    async with client, client.stream("GET", URL) as response:
+        with pytest.raises(RuntimeError):
+            response.close()
+        assert await response.aread() == b"whole"
     (record,) = seen.records
     assert record.outcome is Outcome.COMPLETED
 
