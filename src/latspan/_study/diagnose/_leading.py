@@ -37,6 +37,14 @@ A wait for a server that reports its queue is in front of it, where no request s
 """
 
 
+_DELAY_SHARE: Final = 0.2
+"""Minimum share of a delay in the time of slow requests."""
+_RARE: Final = 0.1
+"""Maximum mean of a delay in typical requests, as a fraction of its mean in slow ones."""
+_MOST: Final = 0.5
+"""Minimum fraction of the difference that a delay explains, as the low end of its interval."""
+
+
 def leading(facts: Facts) -> Attribution:
     """Return the attribution with the ranking that explains the percentile."""
     attribution = facts.attribution
@@ -44,7 +52,7 @@ def leading(facts: Facts) -> Attribution:
     if prompts is not None:
         return replace(attribution, by_excess=False, of_time=Ranking(prompts, None, 0.0))
     if not attribution.by_excess:
-        return attribution
+        return replace(attribution, by_excess=_has_a_delay(attribution))
     largest, grown = attribution.of_time.leader, attribution.of_excess.leader
     if largest.name == grown.name or largest.mean_ns < grown.excess_ns:
         return attribution
@@ -52,3 +60,18 @@ def leading(facts: Facts) -> Attribution:
     if is_fault is not None and not is_fault(facts):
         return attribution
     return replace(attribution, by_excess=False)
+
+
+def _has_a_delay(attribution: Attribution) -> bool:
+    """
+    Return whether slow requests have a delay that typical ones do not have.
+
+    Slow requests then differ from typical ones although they take less than 1.5 times as long.
+    """
+    delay = attribution.of_excess.leader
+    return (
+        len(attribution.typical) > 0
+        and delay.share >= _DELAY_SHARE
+        and delay.typical_ns <= delay.mean_ns * _RARE
+        and delay.grown_low >= _MOST
+    )

@@ -37,6 +37,12 @@ _BEHIND_POOL: Final = 0.25
 _LONG_PROMPT: Final = 2_000
 """Number of tokens from which a prompt is long, regardless of the others."""
 
+_MIN_PACED_TOKENS: Final = 50
+"""
+Minimum number of prompt tokens for a time per token: the time that each prompt takes, whatever its
+length, is most of the prefill of a shorter one.
+"""
+
 _BURSTY: Final = 3.0
 """Variance of arrivals, relative to independent ones, from which they count as bursts."""
 
@@ -431,7 +437,8 @@ def is_long_prefill(facts: Facts) -> bool:
     risen = line is not None and facts.is_slower_than_calibrated(line)
     tokens = facts.typical(facts.uncached_tokens)
     pace = facts.typical(facts.table.segment(SegmentName.PREFILL)) / max(tokens, 1.0)
-    long = tokens >= _LONG_PROMPT or pace >= _SLOW_TOKEN_NS
+    is_slow = tokens >= _MIN_PACED_TOKENS and pace >= _SLOW_TOKEN_NS
+    long = tokens >= _LONG_PROMPT or is_slow
     return risen or long or bool(facts.stable_tokens and _reprocessed(facts))
 
 
