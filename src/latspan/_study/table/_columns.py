@@ -429,6 +429,9 @@ class Chunk:
             self.columns["queue_reported"] = states
         duration_ns = self.columns["duration_ns"]
         after = [self._names[name] for name in _AFTER_LAST_TOKEN if name in shown]
+        loop = self._names.get(SegmentName.EVENT_LOOP.value)
+        decode = self._names.get(SegmentName.DECODE.value)
+        measured = _SOURCE_CODES[Source.MEASURED.value]
         for metric in until:
             limit = duration_ns.astype(np.float64)
             since = np.zeros(size)
@@ -441,7 +444,14 @@ class Chunk:
             length = np.clip(np.minimum(end, limit[row]) - np.maximum(begin, since[row]), 0, None)
             if of_pace:
                 length[np.isin(place, after)] = 0
-            summed = np.bincount(row * width + place, length, size * width)
+            into, known = place, source
+            if metric in FIRST_TOKENS and loop is not None and decode is not None:
+                # The server goes on while a block of the loop holds back the first token. Only the
+                # block delays that token.
+                blocks = (row[1:] == row[:-1]) & (place[1:] == loop) & (begin[1:] < limit[row[1:]])
+                held = np.concatenate([blocks & (place[:-1] == decode), [False]])
+                into, known = np.where(held, loop, place), np.where(held, measured, source)
+            summed = np.bincount(row * width + into, length, size * width)
             times = summed.astype(np.float64).reshape(size, width)
             if of_pace:
                 # The segments after the first token take part in proportion.
@@ -449,7 +459,7 @@ class Chunk:
             elif lag_ns.any():
                 times[:, self._names[SegmentName.DISPATCH_LAG.value]] += lag_ns
             self.segments[metric] = times.astype(np.float32)
-            by_source = np.bincount(place * len(SOURCES) + source, length, width * len(SOURCES))
+            by_source = np.bincount(into * len(SOURCES) + known, length, width * len(SOURCES))
             self.by_source[metric] = by_source.reshape(width, len(SOURCES)).astype(np.float64)
         self._fill_waits(listed)
 

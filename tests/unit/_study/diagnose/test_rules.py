@@ -71,6 +71,25 @@ def test_http_requests_to_one_host_are_a_dependency() -> None:
     assert cause_of(segments) == "slow_dependency"
 
 
+def test_a_delay_that_only_slow_requests_have_leads() -> None:
+    """Slow requests take 1.4 times as long as typical ones, but only they are delayed."""
+    segments = {"event_loop": in_tail(1, 95), "decode": [150.0] * SIZE, "prefill": _EVEN}
+    assert cause_of(segments, numbers={"output_tokens": [20.0] * SIZE}) == "blocked_event_loop"
+
+
+def test_a_delay_that_typical_requests_have_too_does_not_lead() -> None:
+    """The work of the model is the largest part of all requests then."""
+    segments = {"event_loop": in_tail(40, 95), "decode": [150.0] * SIZE}
+    assert cause_of(segments, numbers={"output_tokens": [10.0] * SIZE}) == "slow_model"
+
+
+def test_a_few_prompt_tokens_have_no_pace() -> None:
+    """What each prompt takes, whatever its length, is not a long time per token."""
+    segments = {"event_loop": in_tail(1, 60), "prefill": [80.0] * SIZE}
+    assert cause_of(segments, numbers={"input_tokens": [12.0] * SIZE}) == "blocked_event_loop"
+    assert cause_of(segments, numbers={"input_tokens": [50.0] * SIZE}) == "slow_prefill"
+
+
 def test_a_wait_of_typical_requests_is_a_lack_of_capacity() -> None:
     """A queue in which typical requests wait too is not one of bursts."""
     assert cause_of({"queue": [800.0] * SIZE, "decode": _EVEN}) == "under_capacity"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latspan import Kind
-from latspan._segments import Side
+from latspan._segments import Segment, Side, Source
 from latspan._study.diagnose import Goal, RequestTable, parse_goal, table_of, units_of
 from latspan._study.table import table_of_records
 from latspan.integrations import Outcome
@@ -146,3 +146,31 @@ def test_an_attribute_with_the_name_of_a_label_has_one_value_per_unit() -> None:
     codes, values = table_of(records, Goal()).groups["tenant"]
 
     assert [values[code] for code in codes] == list(tenants)
+
+
+def test_a_server_that_goes_on_does_not_delay_a_first_token() -> None:
+    """The block of the loop holds it back, whatever the server writes meanwhile."""
+    segments = (
+        Segment("prefill", 0, 60),
+        Segment("decode", 60, 160, Source.SERVER_REPORTED),
+        Segment("event_loop", 160, 180),
+        Segment("decode", 180, 220, Source.SERVER_REPORTED),
+    )
+    record = replace(
+        _records()[1],
+        outcome=Outcome.COMPLETED,
+        duration_ns=220,
+        segments=segments,
+        metrics={
+            "duration": MetricValue(220),
+            "time_to_first_token": MetricValue(180),
+            "time_to_first_visible_token": MetricValue(180),
+        },
+    )
+    found = {}
+    for goal in _GOALS:
+        table = table_of([record], goal)
+        found[goal.metric] = dict(zip(table.names, table.segments_ns[0].tolist(), strict=True))
+
+    assert found["time_to_first_token"] == {"prefill": 60, "decode": 0, "event_loop": 120}
+    assert found["duration"] == {"prefill": 60, "decode": 140, "event_loop": 20}
