@@ -3,7 +3,8 @@ Measurements of two states of a system in turn, so that its slow changes affect 
 
 All runs have the same seed, because generated prompts depend on it, and other prompts would be
 another test. An invalid run is measured again; there are at most as many repetitions in all as runs
-per side. Its recording stays in the folder :data:`INVALID_RUNS`.
+per side. Its recording stays in the folder :data:`INVALID_RUNS`. A run that is still invalid then
+ends the measurement.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from latspan._drawing import span_of_time
 from latspan._shown import printable
 from latspan._workflow._quality_command import QualityCommand
 from latspan._workflow._runs import last_lines, measure_run, reason_of, run_in_shell
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, RecordingError
 
 __all__ = ["INVALID_RUNS", "Order", "Plan", "measure_both", "sides_in_order"]
 
@@ -97,6 +98,7 @@ def measure_both(
         ConfigError: A command that switches or checks the quality failed, or the folder holds
             recordings.
         MeasurementError: A measurement could not begin.
+        RecordingError: A run is invalid, and no repetition is left.
         KeyboardInterrupt: A measurement was interrupted.
     """
     sides = {side: plan.folder / side for side in ("before", "after")}
@@ -140,6 +142,14 @@ def measure_both(
                 run.rename(aside)
                 report(f"run {number} is invalid, and is repeated: {reason_of(aside)}")
                 is_valid = measure_run(plan.what, run, options, progress)
+            if not is_valid:
+                # One invalid run decides that there is no verdict; the rest would take its time.
+                raise RecordingError(
+                    f"no verdict is possible: run {number} of {len(order)} ({side}) is still"
+                    f" invalid after {plan.runs} repetitions: {reason_of(run)}",
+                    hint="free the processors, use fewer requests per second, or record the service"
+                    " itself on both sides (latspan run --record) and use latspan compare",
+                )
     except BaseException:
         # The user may be on the way to the next test, or the system may serve others.
         if may_be_changed:
