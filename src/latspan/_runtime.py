@@ -63,6 +63,12 @@ __all__ = [
 ]
 
 
+_WATCHED_STREAMS: Final = 2
+"""Number of streams with a finish reason up to which those of a server are watched."""
+_MAX_STREAM_KINDS: Final = 256
+"""Maximum number of servers and API formats whose streams are counted."""
+
+
 def _run_now(run_at_end: Callable[[], None]) -> None:
     run_at_end()
 
@@ -188,10 +194,10 @@ class Runtime:
         init=False, compare=False, default_factory=dict[tuple[str, int | None], str]
     )
     """Names of the segments of HTTP exchanges inside requests, by host and port."""
-    watched_streams: dict[tuple[object, str], int] = field(
+    _whole_streams: dict[tuple[object, str], int] = field(
         init=False, compare=False, default_factory=dict[tuple[object, str], int]
     )
-    """Number of streams by server and API format whose bytes were watched as the first ones."""
+    """Number of streams that ended with a finish reason, by server and API format, at most 2."""
     _gate: Gate = field(init=False, compare=False, default_factory=Gate)
     _successors: list[Runtime] = field(init=False, compare=False, default_factory=list["Runtime"])
     """The runtime that receives the records after the gate is closed; empty if there is none."""
@@ -233,6 +239,18 @@ class Runtime:
         if successor is not None:
             self._successors.append(successor)
         self._gate.close()
+
+    def watches_streams(self, server: object, api_format: str) -> bool:
+        """Return whether the bytes of the next stream are watched: see ``_first_streams.py``."""
+        return self._whole_streams.get((server, api_format), 0) < _WATCHED_STREAMS
+
+    def stream_ended(self, server: object, api_format: str, *, has_reason: bool) -> None:
+        """Record that a stream has ended, with or without a finish reason."""
+        known, key = self._whole_streams, (server, api_format)
+        if not has_reason:
+            known.pop(key, None)
+        elif (number := known.get(key, 0)) < _WATCHED_STREAMS and len(known) < _MAX_STREAM_KINDS:
+            known[key] = number + 1
 
     def run_at_end(
         self, doing: str, function: Callable[..., None], *observed: Any, inline: bool

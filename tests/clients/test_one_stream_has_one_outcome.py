@@ -61,3 +61,16 @@ def test_a_server_that_leaves_the_reason_out_later(driver: Driver, seen: Capture
         read(driver, event("a"), DONE)
     found = [record.outcome for record in seen.records]
     assert found == [Outcome.COMPLETED] * 3 + [Outcome.TRUNCATED] + [Outcome.COMPLETED] * 2
+
+
+def test_streams_that_are_open_at_the_same_time(driver: Driver, seen: Captured) -> None:
+    """None of them has ended when the others begin."""
+
+    async def program(client: Any) -> None:
+        streams = [await driver.create(client, stream=True) for _ in range(6)]
+        for stream in streams:
+            await driver.read(stream)
+
+    for _ in range(2):
+        driver.run(driver.sending([event("a"), DONE]), program)
+    assert [record.outcome for record in seen.records] == [Outcome.COMPLETED] * 12

@@ -5,9 +5,9 @@ An SDK hides two facts that the bytes show. It builds the classes of an API when
 stream, which takes time after the bytes have arrived. And it keeps ``[DONE]`` to itself: if a
 server sends no finish reason, only ``[DONE]`` shows that a stream is complete.
 
-To look at the bytes of every stream would cost each of them time. So latspan looks at the first two
-streams of each API format and server, and at the next one whenever a stream has ended without a
-finish reason.
+To look at the bytes of every stream would cost each of them time. So latspan looks at the streams
+of an API format and server until two have ended with a finish reason, and again after each one that
+has ended without.
 """
 
 from __future__ import annotations
@@ -27,12 +27,6 @@ _WATCH: Final = "_latspan_watch"
 
 _DONE: Final = re.compile(rb"(?:^|\n)data: ?\[DONE\]")
 _TAIL_BYTES: Final = len(b"\ndata: [DONE]")
-
-_WATCHED: Final = 2
-"""Number of streams of each API format and server that are watched: the first ones."""
-
-_MAX_KNOWN: Final = 256
-"""Maximum number of API formats and servers whose streams are watched."""
 
 _MAX_ARRIVALS: Final = 64
 """Maximum number of arrivals kept, the last ones: only those after the last token matter."""
@@ -80,11 +74,8 @@ def watch_stream(operation: Operation, response: object) -> None:
     reads, api_format = operation.reads, operation.api_format
     if reads is None or api_format is None or not follows_bodies(response):
         return
-    watched, key = operation.runtime.watched_streams, (operation.server, api_format.name)
-    number = watched.get(key, 0 if len(watched) < _MAX_KNOWN else _WATCHED)
-    if number >= _WATCHED:
+    if not operation.runtime.watches_streams(operation.server, api_format.name):
         return
-    watched[key] = number + 1
     reads.arrivals = deque[int](maxlen=_MAX_ARRIVALS)
     stream = api_format.stream
     ends_with_done = stream is not None and stream.closes is None and not stream.unmarked

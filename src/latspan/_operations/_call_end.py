@@ -118,11 +118,6 @@ class ObservedCall(NamedTuple):
             return False
         return lowered_headers(self.headers).get("content-type", "").startswith(_PAGE)
 
-    def watch_next_stream(self) -> None:
-        """Watch the next stream of this server for ``[DONE]``, as the first ones are."""
-        if self.api_format is not None:
-            self.runtime.watched_streams.pop((self.server, self.api_format.name), None)
-
     def summary(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
         further = self.runtime.response_headers
@@ -224,14 +219,16 @@ def finished_call(
     streamed = observed.reads is not None
     summary = observed.summary()
     if outcome is Outcome.COMPLETED:
+        if streamed and observed.api_format is not None:
+            observed.runtime.stream_ended(
+                observed.server, observed.api_format.name, has_reason=summary.ended
+            )
         if summary.error_type is not None:
             outcome, error_type = Outcome.ERROR, summary.error_type
         elif not summary.ended and observed.is_page:
             outcome, error_type = Outcome.ERROR, _PAGE
-        elif streamed and not summary.ended:
-            observed.watch_next_stream()
-            if not observed.end_marked:
-                outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
+        elif streamed and not (summary.ended or observed.end_marked):
+            outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
     reasons = summary.finish_reasons
     if not all(reasons.values()) and (not streamed or outcome not in NOT_WAITING):
         # The choice was truncated or failed, so its reason will not arrive.

@@ -153,7 +153,7 @@ def test_a_system_that_is_always_invalid_is_not_measured_for_ever(
     """After as many repetitions as a side has runs, there can be no verdict."""
     _scripted(monkeypatch, [False] * 3)
     lines: list[str] = []
-    with pytest.raises(RecordingError, match="run 1 of 4 .* the generator was late"):
+    with pytest.raises(RecordingError, match=r"run 1 of 4 .* the generator was late"):
         measure_both(Plan(what="app:f", folder=tmp_path, runs=2), lines.append)
     assert sum("is repeated" in line for line in lines) == 2
     assert len(list((tmp_path / "invalid").iterdir())) == 2
