@@ -20,6 +20,7 @@ from tests.support.frameworks import instrumented
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _CHUNK: Final = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "big"}
+DONE: Final = b"data: [DONE]\n\n"
 _MESSAGES: Final[Any] = [{"role": "user", "content": "?"}]
 
 
@@ -40,9 +41,7 @@ def _chunk(*choices: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def _stream(*events: dict[str, Any]) -> bytes:
-    return b"".join(b"data: %s\n\n" % json.dumps(each).encode() for each in events) + (
-        b"data: [DONE]\n\n"
-    )
+    return b"".join(b"data: %s\n\n" % json.dumps(each).encode() for each in events) + DONE
 
 
 def _client(body: bytes, content_type: str) -> httpx.Client:
@@ -80,6 +79,31 @@ _FAILURES: Final = {
     "finish reason error": (_chunk(_choice(reason="error")), "error"),
     "finish reason abort": (_chunk(_choice(reason="abort")), "abort"),
 }
+
+
+@pytest.mark.parametrize(
+    ("data", "sdk"),
+    # The SDK does not show the name of an event.
+    [({"message": "x"}, True), ({"message": "x"}, False), ({"detail": "x"}, True), ({}, False)],
+)
+def test_an_event_named_error_is_an_error(
+    seen: Captured, data: dict[str, str], *, sdk: bool
+) -> None:
+    """Also if the stream ends with ``[DONE]``, and its data does not say what failed."""
+    body = _stream(_TEXT).replace(DONE, b"")
+    body += b"event: error\ndata: %s\n\n" % json.dumps(data).encode() + DONE
+    with _client(body, _EVENTS) as client:
+        _ask(client, sdk=sdk)
+    assert _call(seen)[0].outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("body", [{"message": "quota exceeded", "code": 429}, {"detail": "x"}])
+def test_a_text_in_place_of_a_response_is_an_error(seen: Captured, body: dict[str, Any]) -> None:
+    with _client(json.dumps(body).encode(), _JSON) as client:
+        _ask(client, sdk=True, streamed=False)
+    record, attributes = _call(seen)
+    assert record.outcome is Outcome.ERROR
+    assert attributes[semconv.ERROR_TYPE] == str(body.get("code", semconv.ERROR_TYPE_OTHER))
 
 
 @pytest.mark.parametrize("sdk", [True, False], ids=["sdk", "httpx"])

@@ -7,6 +7,7 @@ The latest of them, and the headers, are the metadata of a response.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,10 @@ def events_in(text: bytes) -> tuple[bytes, ...]:
     return tuple([each for each in events if b"data:" in each and not each.endswith(b"[DONE]")])
 
 
+_ERROR_EVENT: Final = re.compile(rb"^event:[ ]?error[ ]*$", re.MULTILINE)
+"""Name of an event that reports an error, whatever its data is."""
+
+
 def _parsed(text: bytes) -> Body:
     if text.startswith(_GZIP):
         text = _decompressed(text)
@@ -105,7 +110,10 @@ def _parsed(text: bytes) -> Body:
         value: object = json.loads(b"\n".join(lines) if lines else text)
     except (ValueError, RecursionError):
         return _NOTHING
-    return cast("Body", value) if isinstance(value, dict) else _NOTHING
+    body = cast("Body", value) if isinstance(value, dict) else _NOTHING
+    if lines and "type" not in body and _ERROR_EVENT.search(text):
+        return {**body, "type": "error"}
+    return body
 
 
 def _decompressed(text: bytes) -> bytes:
@@ -238,6 +246,9 @@ def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str 
     return found
 
 
+_TEXTS_OF_ERRORS: Final = ("message", "detail")
+"""Fields with the text of an error; a body that has one, and no choices, is no response."""
+
 _FAILED: Final = ("error", "abort")
 """Finish reasons of a choice that the server could not complete."""
 
@@ -255,14 +266,16 @@ def error_in(bodies: Iterable[Body]) -> str | None:
     Return the type of an error that the server sent instead of a response, after HTTP 200.
 
     An error is an object ``error`` of the response or of a choice, a body whose ``type`` or
-    ``object`` is ``error``, a choice whose finish reason is ``error`` or ``abort``, and a response
-    that was cancelled.
+    ``object`` is ``error``, a body that has only a text ``message`` or ``detail``, a choice whose
+    finish reason is ``error`` or ``abort``, and a response that was cancelled.
 
     Returns:
         The provider's code or type, never its message; ``None`` if there is no error.
     """
     for body in bodies:
         if body.get("error") or body.get("type") == "error" or body.get("object") == "error":
+            return _code_in(body)
+        if not body.get("object") and not body.get("choices") and _is_text(body):
             return _code_in(body)
         choices: Any = body.get("choices")
         if choices and isinstance(choices, list):
@@ -275,6 +288,11 @@ def error_in(bodies: Iterable[Body]) -> str | None:
         elif body.get("object") == "response" and body.get("status") == "cancelled":
             return "cancelled"
     return None
+
+
+def _is_text(body: Body) -> bool:
+    """Return whether a body is only a text for people, as frameworks send it after a failure."""
+    return any(isinstance(body.get(name), str) for name in _TEXTS_OF_ERRORS)
 
 
 def _code_in(body: Body, reason: object = None) -> str:

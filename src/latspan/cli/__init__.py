@@ -153,6 +153,12 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
             print_message(f"hint: {error.hint}")
         unreadable = isinstance(error, _UNREADABLE) and not _is_missing(error)
         return NOT_INTERPRETABLE if unreadable else _USAGE
+    except OSError as error:
+        # A path that the system refuses, for example because it is too long.
+        if error.filename is None:
+            raise
+        print_message(f"error: {location(os.fspath(error.filename))}: {error.strerror or error}")
+        return _USAGE
     except Terminated:
         print_message("terminated")
         return TERMINATED

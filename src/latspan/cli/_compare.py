@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from latspan.cli._judging import (
     require_study,
 )
 from latspan.cli._progress import reading
-from latspan.cli._where import add_by, add_where
+from latspan.cli._where import add_by, add_where, selected
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.save_baseline is not None:
         check_baseline_name(arguments.save_baseline)
-    where = dict(arguments.where)
+    where = selected(arguments.where)
     wanted = wanted_attributes(where, arguments.by)
     with reading():
         before = runs_in(arguments.before, step=arguments.step, where=wanted)
@@ -109,7 +110,7 @@ def _run(arguments: argparse.Namespace) -> int:
             )
         _save(before, arguments.save_baseline)
         return 0
-    if Path(arguments.before).resolve() == Path(arguments.after).resolve():
+    if os.path.realpath(arguments.before) == os.path.realpath(arguments.after):
         raise ConfigError("BEFORE and AFTER are the same", hint="record again after the change")
     with reading():
         after = runs_in(arguments.after, step=arguments.step, where=wanted)

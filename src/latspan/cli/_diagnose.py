@@ -15,7 +15,7 @@ from latspan.cli._exit_codes import exit_code_of_diagnosis
 from latspan.cli._judging import FIRST_TARGET, add_forms, add_goal, print_result, require_study
 from latspan.cli._progress import reading
 from latspan.cli._results import NamedPath, named_path
-from latspan.cli._where import add_by, add_where
+from latspan.cli._where import add_by, add_where, selected
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -148,6 +148,9 @@ def _run(arguments: argparse.Namespace) -> int:
             goal = Goal(kind=kind)
     elif kind is not None:
         goal = Goal(kind=kind)
+    where = selected(arguments.where)
+    if arguments.route is not None:
+        selected([*where.items(), ("route", arguments.route)])
     calibration: Recording | None = None
     if arguments.calibration is not None:
         calibration = open_recording(arguments.calibration)
@@ -161,7 +164,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 calibration=calibration,
                 budget=None if target is None else target.budget,
                 stable_tokens=arguments.stable_tokens,
-                where=dict(arguments.where),
+                where=where,
                 by=arguments.by,
             )
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.cli._where import add_where
+from latspan.cli._where import add_where, selected
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _show(arguments: argparse.Namespace) -> int:
     show = _print_json if arguments.json else _printer()
     totals, rows = _read(arguments, arguments.files)
     if not rows:
-        refuse_absent_values([totals], dict(arguments.where))
+        refuse_absent_values([totals], selected(arguments.where))
     if arguments.json:
         show(histogram_show_document(totals, rows, by=arguments.by))
         return 0
@@ -171,7 +171,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     show = _print_json if arguments.json else _printer()
     before, after = (_read(arguments, [path]) for path in (arguments.before, arguments.after))
     if not (before[1] or after[1]):
-        refuse_absent_values([before[0], after[0]], dict(arguments.where))
+        refuse_absent_values([before[0], after[0]], selected(arguments.where))
     if arguments.json:
         show(histogram_diff_document(before, after, by=arguments.by))
         return 0
@@ -189,7 +189,7 @@ def _read(
     from latspan.reports._histogram_rows import rows_of
 
     totals = totals_of(files)
-    where = dict(arguments.where)
+    where = selected(arguments.where)
     return totals, rows_of(totals, metric=arguments.metric, where=where, by=arguments.by)
 
 

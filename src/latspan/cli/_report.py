@@ -12,7 +12,7 @@ from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._judging import require_study
 from latspan.cli._progress import reading
-from latspan.cli._where import add_by, add_where
+from latspan.cli._where import add_by, add_where, selected
 
 if TYPE_CHECKING:
     from latspan._recording.folder import Recording
@@ -51,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from latspan._recording.folder import open_recording
 
     recording = open_recording(arguments.recording)
-    where, by = dict(arguments.where), arguments.by
+    where, by = selected(arguments.where), arguments.by
     if arguments.json:
         _print_document(recording, where, by)
         return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import output
-from latspan.cli._where import add_where
+from latspan.cli._where import add_where, selected
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _read(arguments: argparse.Namespace) -> tuple[Scorecard, list[str]]:
     builder = ScorecardBuilder(
         [read_inference_path(name) for name in arguments.target],
         by=arguments.by,
-        where=dict(arguments.where),
+        where=selected(arguments.where),
         kind=None if arguments.kind is None else Kind(arguments.kind),
         cycles=[Cycle(each) for each in arguments.period or Cycle],
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
+from latspan._shown import printable
 from latspan.cli._argument_types import name_and_value
+from latspan.errors import ConfigError
 
-__all__ = ["add_by", "add_where"]
+__all__ = ["add_by", "add_where", "selected"]
 
 
 def add_where(parser: argparse.ArgumentParser, text: str) -> None:
@@ -41,3 +44,24 @@ def add_by(parser: argparse.ArgumentParser, verb: str) -> None:
         help=f"also {verb} the requests of each value of this attribute, for example route, model"
         " or tenant; the 10 values with the most requests are shown",
     )
+
+
+def selected(given: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """
+    Return the value of each attribute that ``--where`` names.
+
+    Args:
+        given: Names and values, as they were given.
+
+    Raises:
+        ConfigError: An attribute has two values, which no request has.
+    """
+    where: dict[str, str] = {}
+    for name, value in given:
+        if where.setdefault(name, value) != value:
+            raise ConfigError(
+                f"no request has {printable(name)}={printable(where[name])} and"
+                f" {printable(name)}={printable(value)}",
+                hint=f"select one value, or divide the requests with --by {printable(name)}",
+            )
+    return where

@@ -284,7 +284,7 @@ def test_tampered_counts_are_refused(
             2,
             "a limit of 500 ms is given next to it",
         ),
-        (["{before}", "{other}", "--by", "colour"], 2, "no attribute 'colour'"),
+        (["{before}", "{other}", "--by", "colour"], 2, "no request has the attribute colour"),
     ],
 )
 def test_a_mistake_is_explained(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from latspan import open_recording
 from latspan.cli import main
 from support.mixed import mixed_recording
 from support.schemas import validated
@@ -191,3 +192,48 @@ def test_a_log_cannot_be_divided(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text("#[Histogram log format version 1.3]\n")
 
     assert failed(capsys, "diagnose", str(path), "--by", "route")[-1] == "hint: omit --by"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "--where", "route=/ask", "--where", "route=/chat"),
+        ("diagnose", "--where", "route=/ask", "--where", "route=/chat"),
+        ("diagnose", "--route", "/chat", "--where", "route=/ask"),
+        ("compare", "--where", "route=/ask", "--where", "route=/chat"),
+    ],
+)
+def test_two_values_of_an_attribute_are_an_error(
+    mixed: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """No request has both, and an answer about one of them would be another answer."""
+    command, *options = arguments
+    paths = [mixed, f"{mixed}-2"] if command == "compare" else [mixed]
+    lines = failed(capsys, command, *paths, *options)
+    assert lines[0] == "error: no request has route=/ask and route=/chat"
+
+
+@pytest.mark.parametrize("command", ["diagnose", "compare", "capacity", "histogram show"])
+def test_a_path_that_is_too_long_is_an_error(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    paths = ["a" * 300] * (2 if command == "compare" else 1)
+    assert failed(capsys, *command.split(), *paths)[0].endswith("File name too long")
+
+
+@pytest.mark.parametrize("command", ["diagnose", "compare"])
+def test_a_step_of_a_recording_that_is_no_load_test_is_an_error(
+    mixed: str, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    paths = [mixed, f"{mixed}-2"] if command == "compare" else [mixed]
+    lines = failed(capsys, command, *paths, "--step", "1")
+    assert lines[0].endswith("is not the recording of a load test, so it has no step 1")
+
+
+def test_lines_may_end_with_crlf(mixed: str, tmp_path: Path) -> None:
+    """An editor or git may have converted the files."""
+    folder = tmp_path / "crlf"
+    folder.mkdir()
+    for file in Path(mixed).iterdir():
+        (folder / file.name).write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert len(list(open_recording(folder).records())) == len(list(open_recording(mixed).records()))

@@ -139,7 +139,7 @@ class Recording:
                 with open_regular(file.path) as lines:
                     while line := lines.readline(_MAX_LINE):
                         watch.add(len(line))
-                        if line.endswith(b"}\n"):
+                        if line.endswith((b"}\n", b"}\r\n")):
                             yield number, line
                             continue
                         self._unreadable += 1

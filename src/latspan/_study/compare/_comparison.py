@@ -13,6 +13,7 @@ import numpy as np
 from latspan._drawing import count
 from latspan._recording.folder import refuse_copies
 from latspan._segments import Kind
+from latspan._shown import printable
 from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
 from latspan._study.compare._mix import MAX_SHOWN, MIX, Mix, mix_of
@@ -184,7 +185,7 @@ def compare_by(
             )
     one, two = (_values_of(side, name) for side in (before, after))
     counts = one + two
-    if len(counts) < 2:
+    if not counts:
         names = {
             each
             for run in (*before, *after)
@@ -194,7 +195,7 @@ def compare_by(
         }
         known = ", ".join(sorted(names)) or "none"
         raise ConfigError(
-            f"requests have no attribute '{name}' with several values",
+            f"no request has the attribute {printable(name)}",
             hint=f"attributes with several values: {known}",
         )
     found: list[Comparison] = []

@@ -286,6 +286,11 @@ def run_of(
     accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
     number = len(accounts) - 1 if step is None else step
     is_ended = bool(about.get("ended")) and bool(accounts)
+    if step is not None and not about:
+        raise ConfigError(
+            f"{recording.folder} is not the recording of a load test, so it has no step {step}",
+            hint="omit --step",
+        )
     if about and is_ended and not 0 <= number < len(accounts):
         raise ConfigError(
             f"{recording.folder} has no step {number}",

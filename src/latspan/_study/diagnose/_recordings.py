@@ -92,6 +92,11 @@ def diagnose_recording(
                 f"the measurement has no step {number}",
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
+    elif step is not None:
+        raise ConfigError(
+            f"{recording.folder} is not the recording of a load test, so it has no step {step}",
+            hint="omit --step",
+        )
     notes = list(recording.notes)
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))

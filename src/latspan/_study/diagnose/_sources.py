@@ -124,4 +124,4 @@ def _refuse(source: str, what: str, given: Mapping[str, Any]) -> None:
     """Raise an error for an argument that would have no effect."""
     for name, value in given.items():
         if value is not None:
-            raise ConfigError(f"{source} is {what}, which has no {name}", hint=f"omit --{name}")
+            raise ConfigError(f"--{name} does not apply to {what}: {source}", hint=f"omit --{name}")

@@ -226,7 +226,7 @@ def test_groups_are_compared_one_by_one() -> None:
     by_route = {each.group: each.judgement for each in found}
     assert by_route[("route", "/summary")] is Judgement.WORSE
     assert by_route[("route", "/chat")] in {Judgement.NO_WORSE, Judgement.INCONCLUSIVE}
-    with pytest.raises(ConfigError, match="no attribute 'tenant'"):
+    with pytest.raises(ConfigError, match="no request has the attribute tenant"):
         compare_by(runs(0, 1), runs(50, 1), P95, "tenant")
 
 

@@ -259,7 +259,7 @@ def _recording(folder: Path, records: Iterable[RequestRecord]) -> str:
 def test_what_only_traces_have_is_refused_for_a_recording(tmp_path: Path) -> None:
     """Otherwise the answer would be about other requests than the ones asked for."""
     source = _recording(tmp_path / "monday", [call(1)])
-    with pytest.raises(ConfigError, match="no service"):
+    with pytest.raises(ConfigError, match="--service does not apply"):
         diagnose_source(source, traces=TraceQuery(service="x"))
 
 
