@@ -155,9 +155,10 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
         return NOT_INTERPRETABLE if unreadable else _USAGE
     except OSError as error:
         # A path that the system refuses, for example because it is too long.
-        if error.filename is None:
+        name: object = error.filename
+        if name is None:
             raise
-        print_message(f"error: {location(os.fspath(error.filename))}: {error.strerror or error}")
+        print_message(f"error: {location(str(name))}: {error.strerror or error}")
         return _USAGE
     except Terminated:
         print_message("terminated")

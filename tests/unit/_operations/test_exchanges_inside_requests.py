@@ -125,6 +125,56 @@ def test_before_a_call_it_is_not_preparation(tmp_path: Path) -> None:
     assert [sorted(each) for each in found] == [wanted, wanted]
 
 
+def test_of_several_at_once_the_one_that_began_last_counts(tmp_path: Path) -> None:
+    """An exchange with another host, and a stage while a body is read."""
+    clock = ManualClock()
+    with captured(clock, tmp_path) as found, latspan.request("ask"):
+        first = opened()
+        clock.advance(20 * MS)
+        exchange_of(clock, 15 * MS, host="other.test")
+        clock.advance(5 * MS)
+        with latspan.stage("rerank"):
+            clock.advance(30 * MS)
+        clock.advance(5 * MS)
+        first.returned()
+        first.end(Outcome.COMPLETED)
+    wanted = [("http other.test", 15 * MS), ("http search.test", 30 * MS), ("rerank", 30 * MS)]
+    assert [sorted(each) for each in found] == [wanted, wanted]
+
+
+def test_a_stage_covers_an_inner_request_with_an_exchange(tmp_path: Path) -> None:
+    """Also what the inner request spends outside the exchange."""
+    clock = ManualClock()
+    with captured(clock, tmp_path) as found, latspan.request("ask"):
+        with latspan.stage("retrieve"), latspan.request("inner"):
+            exchange_of(clock, 30 * MS)
+            clock.advance(2 * MS)
+        with latspan.request("inner"):
+            exchange_of(clock, 10 * MS)
+            clock.advance(3 * MS)
+    wanted = [("http search.test", 10 * MS), ("retrieve", 32 * MS), ("unattributed", 3 * MS)]
+    assert [sorted(each) for each in found] == [wanted, wanted]
+
+
+def test_a_body_that_is_read_after_the_request_counts_up_to_the_headers(tmp_path: Path) -> None:
+    """The request did not wait for its end."""
+    clock = ManualClock()
+    with captured(clock, tmp_path) as found:
+        with latspan.request("ask"):
+            exchange = opened()
+            attempt = exchange.open_attempt("GET")
+            attempt.pool_acquired_ns = attempt.sent_ns = exchange.now()
+            clock.advance(30 * MS)
+            attempt.headers_ns = attempt.end_ns = exchange.now()
+            exchange.returned()
+            clock.advance(40 * MS)
+        clock.advance(5 * MS)
+        attempt.body_end_ns = exchange.now()
+        exchange.end(Outcome.COMPLETED)
+    wanted = [("http search.test", 30 * MS), ("unattributed", 40 * MS)]
+    assert found == [wanted, wanted]
+
+
 def test_a_body_that_is_not_read_to_its_end_counts_up_to_the_headers(tmp_path: Path) -> None:
     """The application may do anything while it holds the response."""
     clock = ManualClock()

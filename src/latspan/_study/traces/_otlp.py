@@ -29,6 +29,7 @@ from latspan._segments import (
     Side,
     Source,
     exchange_segment,
+    host_of_exchange,
 )
 from latspan._study.traces._dialects import Dialect
 from latspan._study.traces._foreign import (
@@ -41,7 +42,7 @@ from latspan._study.traces._foreign import (
 )
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._spans import SpanFault, SpanFile, SpanRow, read_spans, seconds_as_ns
-from latspan._study.traces._tiling import Piece, segments_without_span, tiled
+from latspan._study.traces._tiling import Piece, innermost, segments_without_span, tiled
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._units import BILLIONTHS, MetricUnit
 
@@ -58,6 +59,8 @@ _MARKS: Final = {
     "time_to_first_visible_token": Mark.FIRST_VISIBLE,
 }
 _IDENTIFYING: Final = ("inference_path", "route", "traffic_class", "tenant", "model", "provider")
+_AFTER_HEADERS: Final = frozenset({SegmentName.UNATTRIBUTED, SegmentName.POSTPROCESS})
+"""Segments of an HTTP exchange after its headers."""
 _TOKENS: Final = {
     "input": semconv.GEN_AI_USAGE_INPUT_TOKENS,
     "cached": semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
@@ -350,42 +353,59 @@ class _Trees:
         if kind not in _SCOPES:
             tiles = tiled(own, duration_ns, segments_without_span(row.attributes))
             return with_server(tiles, server, is_latspans=True)
-        pieces = [*own, *self._inside_of(row)]
+        pieces = innermost([*own, *self._calls_of(row)], self._inside_of(row))
         if kind is Kind.STAGE:
             # A stage is measured as a whole; only its inside has no spans.
             name = str(row.attributes.get(semconv.LATSPAN_SEGMENT, row.name))
             return tiled(pieces, duration_ns, {name: duration_ns}, Source.MEASURED)
         return tiled(pieces, duration_ns, segments_without_span(row.attributes))
 
-    def _inside_of(self, row: SpanRow) -> Iterator[Piece]:
-        """Yield the pieces of the units inside a unit: of its last call, and of the others."""
-        is_stage = _kind(row) is Kind.STAGE
+    def _calls_of(self, row: SpanRow) -> Iterator[Piece]:
+        """Yield the pieces of the calls inside a unit: all of its last call, one of any other."""
         inside = self._inside[row.trace_id, row.span_id]
         calls = [each for each in inside if _kind(each) is Kind.CALL]
         last = max(calls, key=lambda each: each.start_ns, default=None)
-        for each in inside:
+        for each in calls:
             start_ns = each.start_ns - row.start_ns
-            if _kind(each) is Kind.CALL and each is not last:
+            if each is not last:
                 end_ns = each.end_ns - row.start_ns
                 yield Piece(SegmentName.CALL, start_ns, end_ns, is_own=False)
                 continue
-            if _kind(each) is Kind.HTTP:
-                if not is_stage:
-                    yield self._exchange(each, start_ns)
-                continue
-            for name, start, end, source, _ in self._pieces[each.trace_id, each.span_id]:
-                yield Piece(name, start + start_ns, end + start_ns, source, is_own=False)
+            for piece in self._pieces[each.trace_id, each.span_id]:
+                yield piece.moved(start_ns)
 
-    def _exchange(self, row: SpanRow, start_ns: int) -> Piece:
-        """Return the piece of an HTTP exchange inside a request that begins at ``start_ns``."""
+    def _inside_of(self, row: SpanRow) -> Iterator[Piece]:
+        """Yield the pieces of the stages, inner requests and HTTP exchanges inside a unit."""
+        is_stage = _kind(row) is Kind.STAGE
+        for each in self._inside[row.trace_id, row.span_id]:
+            kind = _kind(each)
+            if kind is Kind.HTTP and not is_stage:
+                yield self._exchange(each, row)
+            if kind not in _SCOPES:
+                continue
+            for piece in self._pieces[each.trace_id, each.span_id]:
+                is_exchange = host_of_exchange(piece.name) is not None
+                # A stage covers the exchanges inside it, however deep they are. What an inner
+                # request spends outside its stages, calls and exchanges belongs to this unit.
+                if not (is_stage and is_exchange) and (
+                    is_exchange or kind is Kind.STAGE or not piece.is_own
+                ):
+                    yield piece.moved(each.start_ns - row.start_ns, is_own=is_exchange)
+
+    def _exchange(self, row: SpanRow, request: SpanRow) -> Piece:
+        """Return the piece of an HTTP exchange inside a request."""
         pieces = self._pieces[row.trace_id, row.span_id]
         if _outcome(row) in NOT_READ:
             pieces = [each for each in pieces if each.name != SegmentName.POSTPROCESS]
-        end_ns = max((each.end_ns for each in pieces), default=0)
+        elif row.end_ns > request.end_ns:
+            # The request waited for the headers; its end was not that of the body.
+            waited = [each for each in pieces if each.name not in _AFTER_HEADERS]
+            pieces = waited or pieces
         host = str(row.attributes.get(semconv.SERVER_ADDRESS, ""))
         port: object = row.attributes.get(semconv.SERVER_PORT)
         name = exchange_segment(host, port if isinstance(port, int) else None)
-        return Piece(name, start_ns, start_ns + end_ns)
+        end_ns = max((each.end_ns for each in pieces), default=0)
+        return Piece(name, 0, end_ns).moved(row.start_ns - request.start_ns, is_own=True)
 
 
 def _kind(row: SpanRow) -> Kind:

@@ -9,13 +9,14 @@ in which a request passes through the segments. What is left is ``unattributed``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from latspan import semconv
 from latspan._segments import SEGMENT_ORDER, Segment, SegmentName, Source
 from latspan._study.traces._spans import seconds_as_ns
 
-__all__ = ["OFFSET_NS", "Piece", "segments_without_span", "tiled"]
+__all__ = ["OFFSET_NS", "Piece", "innermost", "segments_without_span", "tiled"]
 
 _PREFIX, _SUFFIX = semconv.segment_duration("|").split("|")
 _NOT_SEGMENTS: Final = frozenset({semconv.LATSPAN_STALL_DURATION, semconv.LATSPAN_HOST_GC_DURATION})
@@ -48,6 +49,10 @@ class Piece(NamedTuple):
     source: Source = Source.MEASURED
     is_own: bool = True
 
+    def moved(self, by_ns: int, *, is_own: bool = False) -> Piece:
+        """Return the piece in the span above, of which this span begins ``by_ns`` later."""
+        return Piece(self.name, self.start_ns + by_ns, self.end_ns + by_ns, self.source, is_own)
+
     @property
     def segment(self) -> Segment:
         """The same as a segment of a record."""
@@ -71,6 +76,43 @@ def segments_without_span(attributes: Mapping[str, Any]) -> dict[str, int]:
     }
     known = [str(name) for name in SEGMENT_ORDER if name in found]
     return {name: found[name] for name in (*known, *sorted(found.keys() - set(known)))}
+
+
+def innermost(certain: Iterable[Piece], others: Iterable[Piece]) -> list[Piece]:
+    """
+    Return pieces without an overlap: at each instant, the one that began last.
+
+    Args:
+        certain: Pieces that are taken before the others: calls, and segments with a span.
+        others: Stages and HTTP exchanges.
+    """
+    pieces = [(True, piece) for piece in certain] + [(False, piece) for piece in others]
+    edges = sorted(
+        edge
+        for number, (_, piece) in enumerate(pieces)
+        if piece.start_ns < piece.end_ns
+        for edge in ((piece.start_ns, 1, number), (piece.end_ns, 0, number))
+    )
+    running: list[tuple[bool, int, int]] = []
+    ended: set[int] = set()
+    found: list[Piece] = []
+    since_ns = 0
+    for at_ns, begins, number in edges:
+        while running and -running[0][2] in ended:
+            heappop(running)
+        if running and since_ns < at_ns:
+            piece = pieces[-running[0][2]][1]
+            if found and found[-1].end_ns == since_ns and found[-1][::3] == piece[::3]:
+                found[-1] = found[-1]._replace(end_ns=at_ns)
+            else:
+                found.append(piece._replace(start_ns=since_ns, end_ns=at_ns))
+        since_ns = at_ns
+        if begins:
+            is_certain, piece = pieces[number]
+            heappush(running, (not is_certain, -piece.start_ns, -number))
+        else:
+            ended.add(number)
+    return found
 
 
 def tiled(

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -19,7 +20,7 @@ from latspan._recording import RequestRecord
 from latspan._recording.folder._lines import line_of, record_of
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._study.traces import convert, read_any, read_otlp
-from latspan._study.traces._tiling import OFFSET_NS, Piece, tiled
+from latspan._study.traces._tiling import OFFSET_NS, Piece, innermost, tiled
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import RecordingError
 
@@ -546,3 +547,32 @@ def test_pieces_always_tile(
     assert at == duration * UNIT
     for name, value in times.items():
         assert totals(each.segment for each in tiles).get(name, 0) <= value
+
+
+PIECES: Final = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 12)).map(
+        lambda each: Piece(each[0], each[1], each[1] + each[2])
+    ),
+    max_size=6,
+)
+
+
+@given(PIECES, PIECES)
+def test_at_each_instant_the_piece_that_began_last_counts(
+    certain: list[Piece], others: list[Piece]
+) -> None:
+    """Certain pieces come before all others; of several, one that began last."""
+    found = innermost(certain, others)
+
+    for one, other in pairwise(found):
+        assert one.start_ns < one.end_ns <= other.start_ns
+    for at in range(45):
+        here = [piece.name for piece in found if piece.start_ns <= at < piece.end_ns]
+        open_here = [
+            [piece for piece in pieces if piece.start_ns <= at < piece.end_ns]
+            for pieces in (certain, others)
+        ]
+        running = open_here[0] or open_here[1]
+        last_ns = max((piece.start_ns for piece in running), default=0)
+        last = {piece.name for piece in running if piece.start_ns == last_ns}
+        assert here == [] if not running else len(here) == 1 and here[0] in last
