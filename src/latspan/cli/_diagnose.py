@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -273,7 +274,13 @@ def _print(diagnosis: Diagnosis, source: str, arguments: argparse.Namespace) -> 
     )
     is_text = not arguments.json and not arguments.markdown
     if diagnosis.finding is not None and is_text and Path(source).is_dir():
-        print_message(f"hint: latspan report {source} shows single requests")
+        command = ["latspan", "report", source]
+        where = list(arguments.where)
+        if arguments.route is not None:
+            where.append(("route", arguments.route))
+        for name, value in where:
+            command += ["--where", f"{name}={value}"]
+        print_message(f"hint: {shlex.join(command)} shows single requests")
 
 
 COMMAND: Final = Command(

@@ -132,6 +132,14 @@ def test_a_diagnosis_follows_for_each_value(mixed: str, capsys: pytest.CaptureFi
     assert validated(document(capsys, "diagnose", mixed))["groups"] == []
 
 
+def test_the_hint_of_a_diagnosis_keeps_the_filter(
+    mixed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["diagnose", mixed, "--route", "/ask"])
+    hint = capsys.readouterr().err.splitlines()[-1]
+    assert hint == f"hint: latspan report {mixed} --where route=/ask shows single requests"
+
+
 def test_background_jobs_can_be_diagnosed(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
     """If only they have the attribute, they are meant, and not the served requests."""
     assert document(capsys, "diagnose", mixed, "--where", "job=nightly")["units"] == 22

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from latspan._drawing import difference
+from latspan._drawing import difference, listed
 from latspan._segments import KIND_NOUNS
-from latspan._study.compare._explanation import Explanation
+from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row
 from latspan._study.compare._run import Form, Run
@@ -53,6 +53,7 @@ def conclusion(
             f"{leading.name} explains it: {difference(leading.difference_ns)} of"
             f" {difference(explanation.difference_ns)} in slow requests"
         )
+        parts += _opposed(explanation, leading)
     if target is not None and asked.limit_ns is not None:
         limit = f"the target of {asked.limit_ns / 1e6:,.6g} ms"
         if target.verdict is Verdict.UNDECIDED:
@@ -62,6 +63,16 @@ def conclusion(
     if len(changes) > 1:
         parts.append(f"The change is not attributable: {' and '.join(changes)} changed together")
     return ". ".join(parts) + "."
+
+
+def _opposed(explanation: Explanation, leading: SegmentChange) -> list[str]:
+    """Return a sentence on the segments that changed significantly in the other direction."""
+    found = [
+        f"{each.name} changed by {difference(each.difference_ns)}"
+        for each in explanation.segments
+        if each.is_real and each.difference_ns * leading.difference_ns < 0
+    ]
+    return [f"In the other direction, {listed(found)}"] if found else []
 
 
 def _first(

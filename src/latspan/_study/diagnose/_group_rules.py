@@ -145,7 +145,7 @@ def slow_group(facts: Facts) -> Finding | None:
     return Finding(
         "slow_group",
         f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
-        f" ({milliseconds(own)} against {milliseconds(others)})",
+        f" ({milliseconds(own)} on average, others {milliseconds(others)})",
         _lever(group, segment),
         (
             (
@@ -218,7 +218,7 @@ def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Find
             return Finding(
                 "slow_group",
                 f"requests of one {group.attribute} are slow: '{group.value}', because of the"
-                f" {name} ({milliseconds(own)} against {milliseconds(others)})",
+                f" {name} ({milliseconds(own)} on average, others {milliseconds(others)})",
                 _lever(group, name),
                 (
                     (

@@ -326,7 +326,10 @@ class _History:
             return TaskState(Task.DIAGNOSE, State.NOT_NEEDED, "the change was verified without it")
         if found is None:
             return TaskState(Task.DIAGNOSE, State.OPEN)
-        return TaskState(Task.DIAGNOSE, State.STALE, "measured again since then", day)
+        text = "measured again since then"
+        if self.is_current(found):
+            text = "the measurement that it explains is invalid or not complete"
+        return TaskState(Task.DIAGNOSE, State.STALE, text, day)
 
     def change(self, path: InferencePath, measure: TaskState) -> TaskState:
         """Return the state of the description of the change."""

@@ -55,6 +55,23 @@ def test_a_faster_segment_improves_and_is_named() -> None:
     assert changes_of(found)["p95 segment.prefill"] is Change.IMPROVED
 
 
+def test_a_segment_that_changed_in_the_other_direction_is_named() -> None:
+    """A reader of the sentence alone must not miss it."""
+    found = compare(runs(0), runs(50, factors={"prefill": 2.0, "decode": 0.3}), P95)
+    assert found.explanation is not None
+    leading = found.explanation.leading
+    assert leading is not None
+    assert leading.name == "decode"
+    (other,) = [
+        each
+        for each in found.explanation.segments
+        if each.is_real and each.difference_ns * leading.difference_ns < 0
+    ]
+    assert other.name == "prefill"
+    assert "decode explains it" in found.sentence
+    assert "In the other direction, prefill changed by +" in found.sentence
+
+
 def test_the_changes_of_segments_add_up() -> None:
     """The difference of the tail means is the sum of the differences of the segments."""
     found = compare(runs(0), runs(50, factors={"decode": 1.5}), P95)

@@ -62,7 +62,7 @@ def test_a_slow_group_has_the_segment_in_which_it_loses() -> None:
     finding = diagnose_table(table_in_ms(segments, groups={"tenant": tenants})).finding
     assert finding is not None
     assert (finding.cause, finding.segments) == ("slow_group", ("retrieve",))
-    assert "because of retrieve (900 ms against 2.0 ms)" in finding.summary
+    assert "because of retrieve (900 ms on average, others 2.0 ms)" in finding.summary
     assert finding.lever.startswith("shorten retrieve for 't3'")
 
 
@@ -121,7 +121,7 @@ def test_slow_tokens_of_one_group_are_its_own() -> None:
     ).finding
     assert finding is not None
     assert finding.cause == "slow_group"
-    assert "because of the time per token (45.0 ms against 12.0 ms)" in finding.summary
+    assert "because of the time per token (45.0 ms on average, others 12.0 ms)" in finding.summary
 
 
 def test_a_group_that_is_the_load_is_not_overtaken() -> None:

@@ -435,6 +435,17 @@ def test_a_verification_proves_only_the_target_that_it_judged(story: Story) -> N
     assert "every target is met" in _open_criteria(story.loop)
 
 
+def test_a_diagnosis_of_an_invalid_measurement_is_not_called_older(story: Story) -> None:
+    """Nothing was measured since then."""
+    story.measured(invalid="requests were sent late")
+    story.diagnosed()
+    state = story.loop.state(Task.DIAGNOSE)
+    assert (state.state, state.text) == (
+        State.STALE,
+        "the measurement that it explains is invalid or not complete",
+    )
+
+
 def test_what_is_stale_checks_nothing(story: Story) -> None:
     """A diagnosis of other contents of the file names no cause of the present ones."""
     story.measured()
