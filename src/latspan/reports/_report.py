@@ -111,8 +111,8 @@ class Report(Printable):
             parts += self._tables(group)
         if not groups:
             parts.append(_nothing(self.snapshot.empty_reason, options))
-        elif self.closing is not None:
-            # It concludes with a cause and a lever, and one conclusion is enough.
+        elif self.closing is not None and self.closing.diagnosis.attribution is not None:
+            # It names the delay to fix, and one conclusion is enough.
             pass
         elif groups[0].records:
             own = groups[0].has_own_unattributed_time

@@ -10,9 +10,10 @@ import pytest
 
 import latspan
 from latspan import Kind, Snapshot, Source, TokenSource
+from latspan._study.diagnose import Goal, diagnose
 from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
-from latspan.reports import Report
+from latspan.reports import DiagnosisReport, Report
 from latspan.testing import ManualClock, RequestRecord, Side, TokenCounts, capture
 
 TOKENS = TokenCounts(output=7, source=TokenSource.PROVIDER)
@@ -63,6 +64,17 @@ def test_a_report_has_one_conclusion() -> None:
         text = " ".join(str(latspan.report()).split())
     assert "At p95 duration, the slowest" in text
     assert "of 40 requests spent" not in text
+
+
+def test_a_part_that_is_too_small_for_a_diagnosis_has_the_sentence(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """The diagnosis says how many requests it needs, which is not a conclusion."""
+    records = [request(call, order=order) for order in range(3)]
+    closing = DiagnosisReport(diagnose(records, Goal()), is_brief=True)
+    text = str(Report(snapshot_of(records), closing=closing))
+    assert "The slowest of 3 requests spent 75 % of its time in decode" in text
+    assert "Too few requests" in text
 
 
 def test_what_is_served_comes_before_background_jobs(

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Card", "Row", "Scorecard", "ScorecardBuilder"]
 
+_PATHS_THERE: Final = "the inference paths, or routes where none is set, are"
+_SET_PATH: Final = 'set it with latspan.attributes(inference_path="{}")'
+
 
 class Row(NamedTuple):
     """
@@ -328,9 +331,9 @@ class ScorecardBuilder:
             if name not in found:
                 raise UnknownNameError(
                     f"no request has the inference path '{name}'",
-                    hint=f"the inference paths are {nearest_values(name, found)}"
+                    hint=f"{_PATHS_THERE} {nearest_values(name, found)}; {_SET_PATH.format(name)}"
                     if found
-                    else f'set it with latspan.attributes(inference_path="{name}")',
+                    else _SET_PATH.format(name),
                 )
         if not groups:
             raise UnknownNameError(

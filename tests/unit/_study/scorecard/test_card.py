@@ -314,7 +314,10 @@ def test_a_target_applies_to_its_inference_path_only() -> None:
     with pytest.raises(UnknownNameError) as raised:
         other.build()
     assert raised.value.message == "no request has the inference path 'caht'"
-    assert raised.value.hint == "the inference paths are 'chat', 'b'"
+    assert raised.value.hint == (
+        "the inference paths, or routes where none is set, are 'chat', 'b';"
+        ' set it with latspan.attributes(inference_path="caht")'
+    )
 
     empty = ScorecardBuilder([path_of(WITHIN_200)])
     empty.add_records([record(path=None)])
