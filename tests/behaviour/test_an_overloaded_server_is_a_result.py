@@ -116,16 +116,16 @@ def _busy_processor(number: int) -> Generator[None]:
 
 
 def test_a_starved_generator_is_invalid_and_not_slow(tmp_path: Path) -> None:
-    """On a processor that another program uses, with the lowest priority, it is INVALID."""
+    """On a processor that another program uses, in the class for idle ones, it is INVALID."""
     processor = min(os.sched_getaffinity(0))
     script = Script.chat(tokens=5, prefill_ms=50, gap_ms=20)
     with ScriptedServer(script) as server, ThreadPoolExecutor(1) as threads:
         measuring = threads.submit(
             measure, server.base_url, tmp_path / "r", "--model", "m", "--rate", "20", "--requests",
             "40", "--warmup", "10", "--check", "duration p95 1s",
-            under=("nice", "-n", "19", "taskset", "-c", str(processor)),
+            under=("chrt", "--idle", "0", "taskset", "-c", str(processor)),
         )  # fmt: skip
-        # At this priority its start and its summary would take more than a minute.
+        # In this class its start and its summary would take more than a minute.
         _await_chats(server, 1)
         with _busy_processor(processor):
             _await_chats(server, 50)
