@@ -231,7 +231,7 @@ def can_yield() -> bool:
 
 
 def is_busy() -> bool:
-    """Return whether other programs use the processors now, and say so."""
+    """Return whether other programs use the processors now; print it if they do."""
     shares: list[float] = []
     for _ in range(LOOKS):
         look = subprocess.run(  # noqa: S603

@@ -420,12 +420,12 @@ def test_a_response_that_is_fetched_as_a_stream_uses_no_tokens(
     arguments = {"response_id": "r1", "stream": True, "starting_after": 4}
     _ask(driver, Asked("responses.retrieve", arguments, events, {}))
 
-    said = _said(seen, "fetch_response")
-    assert said["gen_ai.request.stream_cursor"] == "4"
-    assert said["gen_ai.response.status"] == "completed"
+    attributes = _said(seen, "fetch_response")
+    assert attributes["gen_ai.request.stream_cursor"] == "4"
+    assert attributes["gen_ai.response.status"] == "completed"
     # The attribute belongs to the request that generated the response.
-    assert "gen_ai.request.stream" not in said
-    assert not any(name.startswith("gen_ai.usage.") for name in said)
+    assert "gen_ai.request.stream" not in attributes
+    assert not any(name.startswith("gen_ai.usage.") for name in attributes)
     assert "gen_ai.client.token.usage" not in {key.metric for key in seen.snapshot().series}
 
 

@@ -271,8 +271,8 @@ def test_a_stored_response_has_its_content_but_no_tokens(
     assert _only(seen).tokens == TokenCounts()
     (span,) = [span for span in seen.spans if span.name == "fetch_response"]
     attributes = span.attributes or {}
-    said = {name: json.loads(str(attributes[name])) for name in CONTENT if name in attributes}
-    assert said == {
+    content = {name: json.loads(str(attributes[name])) for name in CONTENT if name in attributes}
+    assert content == {
         "gen_ai.output.messages": [
             {
                 "role": "assistant",
@@ -284,17 +284,22 @@ def test_a_stored_response_has_its_content_but_no_tokens(
     }
 
 
-def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Driver) -> None:
-    """A caller's thread has better to do, so its spans end a little later than without."""
-    ended: list[tuple[str, str]] = []
+def sink_of_an_application(ended: list[tuple[str, str]]) -> ApiSink:
+    """Return a sink under a provider that lists the name and the thread of each ended span."""
 
-    class Noting(SpanProcessor):
+    class Listing(SpanProcessor):
         def on_end(self, span: ReadableSpan) -> None:
             ended.append((span.name, threading.current_thread().name))
 
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(Noting())
-    sink = ApiSink(provider.get_tracer("test"))
+    provider.add_span_processor(Listing())
+    return ApiSink(provider.get_tracer("test"))
+
+
+def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Driver) -> None:
+    """A caller's thread has better to do, so its spans end a little later than without."""
+    ended: list[tuple[str, str]] = []
+    sink = sink_of_an_application(ended)
     worker = Worker()
 
     async def program(client: Any) -> None:
@@ -318,14 +323,7 @@ def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Dr
 def test_a_call_without_content_or_event_ends_on_the_callers_thread(driver: Driver) -> None:
     """An application without a batch processor has the span when the call returns."""
     ended: list[tuple[str, str]] = []
-
-    class Noting(SpanProcessor):
-        def on_end(self, span: ReadableSpan) -> None:
-            ended.append((span.name, threading.current_thread().name))
-
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(Noting())
-    sink = ApiSink(provider.get_tracer("test"))
+    sink = sink_of_an_application(ended)
     worker = Worker()
 
     async def program(client: Any) -> None:

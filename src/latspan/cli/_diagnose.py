@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -149,9 +150,7 @@ def _run(arguments: argparse.Namespace) -> int:
             goal = Goal(kind=kind)
     elif kind is not None:
         goal = Goal(kind=kind)
-    where = selected(arguments.where)
-    if arguments.route is not None:
-        selected([*where.items(), ("route", arguments.route)])
+    chosen = selected(arguments.where, arguments.route)
     calibration: Recording | None = None
     if arguments.calibration is not None:
         calibration = open_recording(arguments.calibration)
@@ -165,7 +164,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 calibration=calibration,
                 budget=None if target is None else target.budget,
                 stable_tokens=arguments.stable_tokens,
-                where=where,
+                where=dict(arguments.where),
                 by=arguments.by,
             )
     except OSError as error:
@@ -173,7 +172,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"cannot read {error.filename or arguments.source}: {error.strerror or error}",
             hint="use the path of a recording, a file of OTLP/JSON traces or a .hlog file",
         ) from error
-    _print(diagnosis, source, arguments)
+    _print(diagnosis, source, chosen, arguments)
     exit_code = exit_code_of_diagnosis(diagnosis)
     if named is not None:
         document = diagnosis_document(diagnosis)
@@ -262,7 +261,9 @@ def _window(text: str) -> float:
     return seconds
 
 
-def _print(diagnosis: Diagnosis, source: str, arguments: argparse.Namespace) -> None:
+def _print(
+    diagnosis: Diagnosis, source: str, chosen: Mapping[str, str], arguments: argparse.Namespace
+) -> None:
     from latspan.reports import DiagnosisReport
     from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown
 
@@ -275,10 +276,7 @@ def _print(diagnosis: Diagnosis, source: str, arguments: argparse.Namespace) -> 
     is_text = not arguments.json and not arguments.markdown
     if diagnosis.finding is not None and is_text and Path(source).is_dir():
         command = ["latspan", "report", source]
-        where = list(arguments.where)
-        if arguments.route is not None:
-            where.append(("route", arguments.route))
-        for name, value in where:
+        for name, value in chosen.items():
             command += ["--where", f"{name}={value}"]
         print_message(f"hint: {shlex.join(command)} shows single requests")
 

@@ -46,18 +46,19 @@ def add_by(parser: argparse.ArgumentParser, verb: str) -> None:
     )
 
 
-def selected(given: Iterable[tuple[str, str]]) -> dict[str, str]:
+def selected(given: Iterable[tuple[str, str]], route: str | None = None) -> dict[str, str]:
     """
-    Return the value of each attribute that ``--where`` names.
+    Return the value of each attribute that ``--where`` and ``--route`` name.
 
     Args:
-        given: Names and values, as they were given.
+        given: Names and values of ``--where``, as they were given.
+        route: Value of ``--route``, ``None`` without one.
 
     Raises:
         ConfigError: An attribute has two values, which no request has.
     """
     where: dict[str, str] = {}
-    for name, value in given:
+    for name, value in (*given, *([] if route is None else [("route", route)])):
         if where.setdefault(name, value) != value:
             raise ConfigError(
                 f"no request has {printable(name)}={printable(where[name])} and"

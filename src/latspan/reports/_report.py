@@ -111,18 +111,16 @@ class Report(Printable):
             parts += self._tables(group)
         if not groups:
             parts.append(_nothing(self.snapshot.empty_reason, options))
-        elif self.closing is not None and self.closing.diagnosis.attribution is not None:
-            # It names the delay to fix, and one conclusion is enough.
-            pass
-        elif groups[0].records:
+        elif not groups[0].records:
+            reason = _PART if self.snapshot.known else _WITHOUT_RECORDS
+            parts.append(prose(reason, options))
+        elif self.closing is None or self.closing.diagnosis.attribution is None:
+            # Otherwise the diagnosis names the delay to fix, and one conclusion is enough.
             own = groups[0].has_own_unattributed_time
             closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
             if has_headings:
                 closing = f"{groups[0].name}: {closing}"
             parts.append(prose(closing, options, style="bold"))
-        else:
-            reason = _PART if self.snapshot.known else _WITHOUT_RECORDS
-            parts.append(prose(reason, options))
         parts += [prose(_left_out(group), options) for group in sides if group.left_out]
         parts += [prose(line, options) for line in self.note.splitlines()]
         if self.closing is not None:

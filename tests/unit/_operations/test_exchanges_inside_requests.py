@@ -13,12 +13,12 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 import latspan
 from latspan._instrument._hooks import open_exchange
-from latspan._operations import HttpExchange, ModelCall, SentRequest, active_scope
+from latspan._operations import HttpExchange, SentRequest, active_scope
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome
 from latspan._study.traces import read_otlp
-from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan.testing import Captured, ManualClock, capture
+from support.exchanges import promoted_to_chat
 
 MS = 1_000_000
 
@@ -111,7 +111,8 @@ def test_before_a_call_it_is_not_preparation(tmp_path: Path) -> None:
     with captured(clock, tmp_path) as found, latspan.request("ask"):
         clock.advance(1 * MS)
         exchange_of(clock, 30 * MS)
-        call = _promoted(opened())
+        call = promoted_to_chat(opened())
+        assert call is not None
         clock.advance(50 * MS)
         call.returned()
         call.end_with_response(None)
@@ -215,7 +216,8 @@ def test_the_exchange_that_becomes_a_call_is_no_segment_of_its_own() -> None:
     with capture(clock=clock) as seen, latspan.request("ask"):
         exchange = opened()
         clock.advance(5 * MS)
-        call = _promoted(exchange)
+        call = promoted_to_chat(exchange)
+        assert call is not None
         clock.advance(5 * MS)
         call.end(Outcome.COMPLETED)
     assert "http search.test" not in dict(totals(request_of(seen.records)))
@@ -256,15 +258,3 @@ def test_the_client_of_a_served_request_does_not_see_the_host() -> None:
         scope = active_scope()
         assert scope is not None
         assert scope.took_ns() == [("retrieve", 4 * MS), ("total", 34 * MS)]
-
-
-def _promoted(exchange: HttpExchange) -> ModelCall:
-    call = exchange.promoted(
-        OPENAI_CHAT,
-        name="chat m",
-        attributes={"gen_ai.operation.name": "chat"},
-        series={"provider": "openai", "model": "m"},
-        choices=1,
-    )
-    assert call is not None
-    return call

@@ -10,8 +10,8 @@ from latspan._instrument._hooks import open_exchange
 from latspan._operations import HttpExchange, ModelCall, SentRequest, end_left_operations
 from latspan._operations._open_operations import open_operations
 from latspan._segments import Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan.testing import ManualClock, capture
+from support.exchanges import promoted_to_chat
 
 MS = 1_000_000
 SENT = SentRequest(None, "POST", "https", "model.test", 443, "/v1/chat", None)
@@ -23,23 +23,13 @@ def _opened() -> HttpExchange:
     return exchange
 
 
-def _promoted(exchange: HttpExchange) -> ModelCall | None:
-    return exchange.promoted(
-        OPENAI_CHAT,
-        name="chat m",
-        attributes={"gen_ai.operation.name": "chat"},
-        series={"provider": "openai", "model": "m"},
-        choices=1,
-    )
-
-
 def test_the_call_is_the_only_record_and_begins_with_the_exchange() -> None:
     """The span, its attributes and the start are the exchange's."""
     clock = ManualClock()
     with capture(clock=clock) as seen, latspan.request("answer"):
         exchange = _opened()
         clock.advance(5 * MS)
-        call = _promoted(exchange)
+        call = promoted_to_chat(exchange)
         assert call is not None
         assert (call.span, call.attempts) == (exchange.span, exchange.attempts)
         assert (exchange.finished, call.finished) == (True, False)
@@ -59,7 +49,7 @@ def test_the_provisional_end_of_the_exchange_is_the_calls() -> None:
     with capture() as seen:
         exchange = _opened()
         exchange.leave(Outcome.CLOSED_EARLY, done_ns=exchange.now())
-        call = _promoted(exchange)
+        call = promoted_to_chat(exchange)
         end_left_operations()
         assert call is not None
         assert call.finished
@@ -67,12 +57,12 @@ def test_the_provisional_end_of_the_exchange_is_the_calls() -> None:
     assert (record.kind, record.outcome) == ("call", Outcome.CLOSED_EARLY)
 
 
-def test_an_exchange_that_has_ended_is_not_promoted() -> None:
+def test_an_exchange_that_has_ended_is_notpromoted_to_chat() -> None:
     """At shutdown, another thread may end it while its body is read."""
     with capture() as seen:
         exchange = _opened()
         exchange.end(Outcome.ABANDONED)
-        assert _promoted(exchange) is None
+        assert promoted_to_chat(exchange) is None
     (record,) = seen.records
     assert record.kind == "http"
 
@@ -84,7 +74,7 @@ def test_an_exchange_that_was_promoted_keeps_nothing() -> None:
         exchange.expect_stream()
         exchange.keep_copy(None, b"an event")
         reads = exchange.reads
-        call = _promoted(exchange)
+        call = promoted_to_chat(exchange)
         assert call is not None
         assert (exchange.reads, exchange.parts, exchange.request) == (None, [], None)
         assert (call.reads, call.parts) == (reads, [b"an event"])
@@ -107,7 +97,7 @@ def test_the_promotion_survives_a_request_around_it_that_fails(
         exchange = _opened()
         monkeypatch.setattr(ModelCall, "join", fail)
         monkeypatch.setattr(_runtime, "log_internal_error", ignore)
-        call = _promoted(exchange)
+        call = promoted_to_chat(exchange)
         assert call is not None
         call.end(Outcome.COMPLETED)
     (record,) = seen.records
@@ -125,7 +115,7 @@ def test_a_promotion_that_fails_leaves_the_exchange_open(monkeypatch: pytest.Mon
         with monkeypatch.context() as patched:
             patched.setattr(ModelCall, "taking_over", fail)
             with pytest.raises(MemoryError):
-                _promoted(exchange)
+                promoted_to_chat(exchange)
         assert exchange in open_operations
         exchange.end(Outcome.COMPLETED)
     (record,) = seen.records

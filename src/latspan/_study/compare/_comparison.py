@@ -174,8 +174,7 @@ def compare_by(
         accept: Names of the differences that are the change.
 
     Raises:
-        ConfigError: A run has no single requests, or the requests do not have several values of
-            the attribute.
+        ConfigError: A run has no single requests, or no request has the attribute.
     """
     for run in (*before, *after):
         if run.table is None:

@@ -23,7 +23,7 @@ from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
 from latspan._segments import Kind
 from latspan._study.diagnose import Goal, RequestTable, bands_of, units_of
-from latspan._study.measurement import answered_models, measured_kind, summarize
+from latspan._study.measurement import answered_models, measured_kind, refuse_step, summarize
 from latspan._study.stats import Sample, effective_size, weighted_quantile
 from latspan._study.table import Table, metric_of, read_table, table_of_records
 from latspan._targets import Target
@@ -286,11 +286,7 @@ def run_of(
     accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
     number = len(accounts) - 1 if step is None else step
     is_ended = bool(about.get("ended")) and bool(accounts)
-    if step is not None and not about:
-        raise ConfigError(
-            f"{recording.folder} is not the recording of a load test, so it has no step {step}",
-            hint="omit --step",
-        )
+    refuse_step(recording, step)
     if about and is_ended and not 0 <= number < len(accounts):
         raise ConfigError(
             f"{recording.folder} has no step {number}",

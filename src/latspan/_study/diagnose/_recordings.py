@@ -20,7 +20,7 @@ from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_by, diagnose_
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._table import RequestTable, units_of
-from latspan._study.measurement import summarize
+from latspan._study.measurement import refuse_step, summarize
 from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._study.table import ChunkReader, Table, metric_of, read_table, wanted_attributes
 from latspan._targets import Budget
@@ -79,6 +79,7 @@ def diagnose_recording(
         OSError: A file cannot be read.
     """
     about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    refuse_step(recording, step)
     steps = _steps(recording)
     if goal is None:
         goal = _goal_of(about)
@@ -92,11 +93,6 @@ def diagnose_recording(
                 f"the measurement has no step {number}",
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
-    elif step is not None:
-        raise ConfigError(
-            f"{recording.folder} is not the recording of a load test, so it has no step {step}",
-            hint="omit --step",
-        )
     notes = list(recording.notes)
     others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))

@@ -9,6 +9,7 @@ from latspan._study.measurement._summary import (
     StepSummary,
     TargetResult,
     measured_kind,
+    refuse_step,
     summarize,
 )
 from latspan._study.measurement._validity import CachedInput, Caveat
@@ -24,5 +25,6 @@ __all__ = [
     "TargetResult",
     "answered_models",
     "measured_kind",
+    "refuse_step",
     "summarize",
 ]

@@ -17,9 +17,16 @@ from latspan._study.measurement._validity import CachedInput, Caveat, caveats
 from latspan._study.stats import TargetVerdict
 from latspan._study.table import Table, read_table
 from latspan._targets import Target
-from latspan.errors import RecordingError
+from latspan.errors import ConfigError, RecordingError
 
-__all__ = ["Measurement", "StepSummary", "TargetResult", "measured_kind", "summarize"]
+__all__ = [
+    "Measurement",
+    "StepSummary",
+    "TargetResult",
+    "measured_kind",
+    "refuse_step",
+    "summarize",
+]
 
 _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token"),
@@ -137,6 +144,20 @@ class Measurement:
     def is_valid(self) -> bool:
         """Whether every step is valid, and there is one."""
         return self.ended and bool(self.steps) and all(step.is_valid for step in self.steps)
+
+
+def refuse_step(recording: Recording, step: int | None) -> None:
+    """
+    Refuse a step for a recording that has none.
+
+    Raises:
+        ConfigError: The recording is not that of a load test, and a step is given.
+    """
+    if step is not None and not recording.manifest.get("measurement"):
+        raise ConfigError(
+            f"{recording.folder} is not the recording of a load test, so it has no step {step}",
+            hint="omit --step",
+        )
 
 
 def summarize(recording: Recording, table: Table | None = None) -> Measurement:

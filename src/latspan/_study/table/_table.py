@@ -255,11 +255,11 @@ class Table:
         Raises:
             ConfigError: No row has the attribute.
         """
-        present = {each for each, (codes, _) in self.groups.items() if (codes >= 0).any()}
         if not len(self):
             raise ConfigError(
                 f"no {self.kind} was recorded", hint="record the program while it serves requests"
             )
+        present = {each for each, (codes, _) in self.groups.items() if (codes >= 0).any()}
         if name not in present:
             known = listed(sorted(present)) or "no attribute with several values"
             raise ConfigError(

@@ -383,14 +383,15 @@ class _Trees:
                 yield self._exchange(each, row)
             if kind not in _SCOPES:
                 continue
+            start_ns = each.start_ns - row.start_ns
             for piece in self._pieces[each.trace_id, each.span_id]:
-                is_exchange = host_of_exchange(piece.name) is not None
-                # A stage covers the exchanges inside it, however deep they are. What an inner
-                # request spends outside its stages, calls and exchanges belongs to this unit.
-                if not (is_stage and is_exchange) and (
-                    is_exchange or kind is Kind.STAGE or not piece.is_own
-                ):
-                    yield piece.moved(each.start_ns - row.start_ns, is_own=is_exchange)
+                if host_of_exchange(piece.name) is not None:
+                    # A stage covers the exchanges inside it, however deep they are.
+                    if not is_stage:
+                        yield piece.moved(start_ns, is_own=True)
+                # What an inner request spends outside its stages and calls is this unit's.
+                elif kind is Kind.STAGE or not piece.is_own:
+                    yield piece.moved(start_ns)
 
     def _exchange(self, row: SpanRow, request: SpanRow) -> Piece:
         """Return the piece of an HTTP exchange inside a request."""
@@ -404,8 +405,9 @@ class _Trees:
         host = str(row.attributes.get(semconv.SERVER_ADDRESS, ""))
         port: object = row.attributes.get(semconv.SERVER_PORT)
         name = exchange_segment(host, port if isinstance(port, int) else None)
+        start_ns = row.start_ns - request.start_ns
         end_ns = max((each.end_ns for each in pieces), default=0)
-        return Piece(name, 0, end_ns).moved(row.start_ns - request.start_ns, is_own=True)
+        return Piece(name, start_ns, start_ns + end_ns)
 
 
 def _kind(row: SpanRow) -> Kind:

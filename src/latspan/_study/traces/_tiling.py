@@ -96,16 +96,17 @@ def innermost(certain: Iterable[Piece], others: Iterable[Piece]) -> list[Piece]:
     running: list[tuple[bool, int, int]] = []
     ended: set[int] = set()
     found: list[Piece] = []
-    since_ns = 0
+    since_ns, before = 0, -1
     for at_ns, begins, number in edges:
         while running and -running[0][2] in ended:
             heappop(running)
         if running and since_ns < at_ns:
-            piece = pieces[-running[0][2]][1]
-            if found and found[-1].end_ns == since_ns and found[-1][::3] == piece[::3]:
+            latest = -running[0][2]
+            if latest == before:
                 found[-1] = found[-1]._replace(end_ns=at_ns)
             else:
-                found.append(piece._replace(start_ns=since_ns, end_ns=at_ns))
+                found.append(pieces[latest][1]._replace(start_ns=since_ns, end_ns=at_ns))
+            before = latest
         since_ns = at_ns
         if begins:
             is_certain, piece = pieces[number]
