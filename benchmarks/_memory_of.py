@@ -22,8 +22,8 @@ from opentelemetry.sdk.resources import Resource
 
 from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
 from latspan._export import OtlpMetrics
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Recorder
-from latspan._units import NS_PER_S
 
 __all__ = ["main"]
 

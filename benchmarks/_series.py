@@ -19,10 +19,10 @@ from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from latspan._clock import SystemClock
 from latspan._export._metrics_encoder import metrics_encoder
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Recorder
 from latspan._recording import _waiting as waiting_module
 from latspan._recording._values import Shape, Values
-from latspan._units import NS_PER_S
 
 __all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
 

@@ -33,8 +33,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._newest import newest
-from latspan._units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     # An application that does not use asyncio does not have to load it.

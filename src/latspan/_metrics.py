@@ -14,9 +14,10 @@ from operator import mul, sub
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import SegmentName, Source
 from latspan._spelling import nearest
-from latspan._units import BILLIONTHS, NS_PER_MS, MetricUnit
+from latspan._units import BILLIONTHS, MetricUnit
 from latspan.errors import UnknownNameError
 
 __all__ = [

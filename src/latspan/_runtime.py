@@ -26,11 +26,14 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from latspan._gate import Gate
-from latspan._log import logger
+from latspan._internal_errors import (
+    handle_internal_errors,
+    log_internal_error,
+    raise_internal_errors,
+)
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
@@ -50,12 +53,11 @@ __all__ = [
     "Observation",
     "Runtime",
     "current",
+    "drain_before_flush",
     "expect",
     "expect_nothing",
-    "handle_internal_errors",
     "install",
     "instrumentation_requested",
-    "log_internal_error",
     "no_watch",
     "overridden",
     "start_if_expected",
@@ -291,6 +293,7 @@ _expected: list[Callable[[], None]] = []
 _begun: list[bool] = []
 _starting = threading.RLock()
 _MAX_START_S: Final = 1.0
+_MAX_FLUSH_WAIT_S: Final = 5.0
 
 
 def current() -> Runtime | None:
@@ -307,6 +310,7 @@ def install(runtime: Runtime | None) -> None:
     global _installed
     _expected.clear()
     _installed = runtime
+    _set_strictness()
 
 
 def expect(start: Callable[[], None]) -> None:
@@ -344,6 +348,14 @@ def start_if_expected() -> None:
         _starting.release()
 
 
+def drain_before_flush() -> None:
+    """Wait at most five seconds until the requests that have ended have their spans."""
+    with handle_internal_errors("a flush by the application"):
+        runtime = current()
+        if runtime is not None:
+            runtime.drain(_MAX_FLUSH_WAIT_S)
+
+
 _when_requested: Final[list[Callable[[], None]]] = []
 
 
@@ -364,53 +376,14 @@ def overridden(runtime: Runtime) -> Generator[None]:
     """Use ``runtime`` inside the block, whatever the application configures; for tests."""
     global _overriding
     before, _overriding = _overriding, runtime
+    _set_strictness()
     try:
         yield
     finally:
         _overriding = before
+        _set_strictness()
 
 
-_reported_bugs: set[tuple[type[BaseException], str]] = set()
-
-
-def log_internal_error(error: Exception, doing: str) -> None:
-    """
-    Log an internal error of latspan once per type and place; in a strict runtime, raise it.
-
-    An application never receives an exception that is not its own.
-    """
-    runtime = current()
-    if runtime is not None and runtime.strict:
-        raise error
-    key = (type(error), doing)
-    if key not in _reported_bugs:
-        _reported_bugs.add(key)
-        logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
-
-
-class handle_internal_errors:  # noqa: N801 - read as a statement: `with handle_internal_errors("…"):`
-    """
-    Context manager that keeps an internal error of latspan from reaching the application.
-
-    Args:
-        doing: The action inside the block, for the log.
-    """
-
-    __slots__ = ("_doing",)
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        log_internal_error(error, self._doing)
-        return True
+def _set_strictness() -> None:
+    runtime = _overriding or _installed
+    raise_internal_errors(runtime is not None and runtime.strict)

@@ -1,9 +1,8 @@
 """
-Unit conversions; inside latspan every time is an integer number of nanoseconds.
+Units of metrics, and conversions of stored values.
 
-Seconds are used only in exports (OTLP, files), and milliseconds only in settings and reports. A
-ratio is an integer number of billionths. Both are integers, so the same histogram type holds times
-and ratios.
+A time is stored as an integer number of nanoseconds, a ratio as an integer number of billionths.
+Both are integers, so the same histogram type holds times and ratios.
 """
 
 from __future__ import annotations
@@ -11,24 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan.errors import UnknownNameError
 
 __all__ = [
     "BILLIONTHS",
     "NS_PER",
-    "NS_PER_MS",
-    "NS_PER_S",
     "MetricUnit",
     "TimeUnit",
     "from_unit",
     "in_metric_unit",
     "in_unit",
     "shown_in",
-    "to_seconds",
 ]
 
-NS_PER_S: Final = 1_000_000_000
-NS_PER_MS: Final = 1_000_000
 BILLIONTHS: Final = 1_000_000_000
 """Stored value of a ratio of 1."""
 
@@ -50,11 +45,6 @@ def _ns_per(unit: str) -> int:
         raise UnknownNameError(
             f"'{unit}' is not a unit of time", hint=f"use one of {known}"
         ) from None
-
-
-def to_seconds(value_ns: float) -> float:
-    """Return nanoseconds as seconds."""
-    return value_ns / NS_PER_S
 
 
 def in_metric_unit(value: float, unit: MetricUnit) -> float:

@@ -25,7 +25,7 @@ import pytest
 
 import latspan
 from latspan import _runtime
-from latspan._units import NS_PER_MS
+from latspan._nanoseconds import NS_PER_MS
 from latspan.testing import Captured, ManualClock, Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
 

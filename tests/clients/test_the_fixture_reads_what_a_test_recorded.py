@@ -150,7 +150,7 @@ from threading import Thread
 
 import openai
 
-from latspan import _runtime
+from latspan._internal_errors import handle_internal_errors
 
 ANSWER = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": 5}
 
@@ -181,7 +181,7 @@ def test_an_odd_answer(latspan_capture):
 
 
 def test_a_bug(latspan_capture, caplog):
-    with _runtime.handle_internal_errors("a test"):
+    with handle_internal_errors("a test"):
         raise ZeroDivisionError
     assert "latspan failed at a test" in caplog.text
 """

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from latspan._units import NS_PER_MS as MS
+from latspan._nanoseconds import NS_PER_MS as MS
 from latspan._wire import ChunkKind
 from latspan.integrations.formats import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from latspan.testing import Captured

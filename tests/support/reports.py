@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from latspan._instrument import Attempt
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import ReportedTimings
 from latspan._timeline import CallObservation, Reads
-from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind, ResponseMetadata
 
 MS = NS_PER_MS

@@ -15,9 +15,9 @@ from openai.types.chat import ChatCompletionChunk
 
 import latspan
 from latspan._censoring import CensoredValue, State, open_gap_ns, percentile_bounds, waited_ns
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome, Segment
-from latspan._units import NS_PER_MS
 from latspan.testing import Captured, ManualClock, Script, capture, scripted_transport
 
 Chunks = Stream[ChatCompletionChunk]

@@ -15,8 +15,9 @@ from latspan._metrics import (
     stalls,
     time_per_output_token,
 )
+from latspan._nanoseconds import to_seconds
 from latspan._segments import Segment, Source, totals
-from latspan._units import MetricUnit, from_unit, in_metric_unit, in_unit, to_seconds
+from latspan._units import MetricUnit, from_unit, in_metric_unit, in_unit
 from latspan.errors import (
     ConfigError,
     LatspanError,

@@ -11,10 +11,10 @@ from itertools import pairwise
 import pytest
 
 from latspan._export import PeriodicExport
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Recorder, Snapshot
 from latspan._sdk._worker import Worker
 from latspan._slices import PAUSE_S, SLICE_NS, PacedList, Slices, Turn, give_way, release
-from latspan._units import NS_PER_S
 from latspan.histogram import Histogram
 from latspan.testing import ManualClock
 from support.records import RECORD

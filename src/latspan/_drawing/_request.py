@@ -16,10 +16,10 @@ from typing import Final
 
 from latspan._censoring import State
 from latspan._drawing._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Segment, SegmentName, Source
 from latspan._shown import printable
-from latspan._units import NS_PER_MS
 
 __all__ = ["FAINT", "Line", "line_of", "style_of", "waterfall"]
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._segments import SegmentName, Source
 from latspan._tokens import TokenSource
-from latspan._units import NS_PER_MS, NS_PER_S, MetricUnit, TimeUnit, in_metric_unit, in_unit
+from latspan._units import MetricUnit, TimeUnit, in_metric_unit, in_unit
 
 __all__ = [
     "GLOSSARY",

@@ -8,12 +8,11 @@ used through the OpenTelemetry API alone.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import Tracer
 
-from latspan import _runtime
 from latspan._export._unstarted_children import UnstartedChildren
 from latspan._otel.samplers import looks_at_the_trace_alone
 from latspan._otel.tracers import Processors, is_known
@@ -21,25 +20,17 @@ from latspan._spans import ApiSink
 
 __all__ = ["application_sink"]
 
-_LONGEST_WAIT_S: Final = 5.0
-"""How long a flush by the application waits for requests that have ended."""
 
-
-def application_sink(tracer: trace.Tracer) -> ApiSink:
+def application_sink(tracer: trace.Tracer, before_flush: Callable[[], None]) -> ApiSink:
     """
     Return the sink that opens spans with the tracer.
 
     Args:
         tracer: A tracer of an application's provider, which may be of any type.
+        before_flush: Called before a processor of the SDK's provider flushes or shuts down; it does
+            not raise.
     """
-    return _SdkSink(tracer) if is_known(tracer) else ApiSink(tracer)
-
-
-def _wait_for_worker() -> None:
-    with _runtime.handle_internal_errors("a flush by the application"):
-        runtime = _runtime.current()
-        if runtime is not None:
-            runtime.drain(_LONGEST_WAIT_S)
+    return _SdkSink(tracer, before_flush) if is_known(tracer) else ApiSink(tracer)
 
 
 class _SdkSink(ApiSink):
@@ -48,10 +39,11 @@ class _SdkSink(ApiSink):
 
     Args:
         tracer: A tracer of that provider.
+        before_flush: Called before a processor flushes or shuts down.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._processors = Processors(tracer, _wait_for_worker)
+    def __init__(self, tracer: Tracer, before_flush: Callable[[], None]) -> None:
+        self._processors = Processors(tracer, before_flush)
         super().__init__(tracer, UnstartedChildren(tracer, self._processors))
         # An unknown sampler may depend on the thread that calls it.
         self._sampler_is_known = looks_at_the_trace_alone(tracer.sampler)

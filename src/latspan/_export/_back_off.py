@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from latspan._clock import Clock
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 
 __all__ = ["BackOff"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
 
+from latspan._nanoseconds import to_seconds
 from latspan._slices import give_way
-from latspan._units import to_seconds
 from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS, index_of, middle_value_of

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from latspan._export._interval_export import Unsent
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Snapshot, write_interval
-from latspan._units import NS_PER_S
 from latspan.errors import HistogramWriteError
 from latspan.histogram import HistogramLogWriter
 

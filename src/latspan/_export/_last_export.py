@@ -26,7 +26,8 @@ from typing import Final
 
 from latspan._clock import Clock, SystemClock
 from latspan._fork import register_after_fork
-from latspan._units import NS_PER_S, from_unit
+from latspan._nanoseconds import NS_PER_S
+from latspan._units import from_unit
 
 __all__ = ["LastExport"]
 

@@ -16,9 +16,10 @@ from opentelemetry.sdk.metrics.export import (
 from latspan import semconv
 from latspan._export._conversion import Conversion
 from latspan._export._metric_definitions import Form
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Exemplar, Series, SeriesKey, Subject
 from latspan._spans import size_of_attributes
-from latspan._units import NS_PER_S, MetricUnit, in_metric_unit
+from latspan._units import MetricUnit, in_metric_unit
 
 __all__ = ["DataPoint", "attributes_of", "data_point", "largest_size"]
 

@@ -28,9 +28,9 @@ from opentelemetry.sdk.trace import Event, SpanLimits
 from opentelemetry.sdk.util import BoundedList
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
 from latspan._otel.limits import limited_to
-from latspan._runtime import handle_internal_errors
 from latspan._spans import LONGEST_TEXT, given_attributes
 from latspan._text import text_of
 

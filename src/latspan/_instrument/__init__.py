@@ -26,8 +26,8 @@ from latspan._instrument._discovery import (
 from latspan._instrument._manual import OpenScope, OperationScope, attributes, request
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._instrument._traced import traced
+from latspan._internal_errors import handle_internal_errors, log_internal_error
 from latspan._lazy import lazy_getattr
-from latspan._runtime import handle_internal_errors, log_internal_error
 
 if TYPE_CHECKING:
     from latspan._instrument._bodies import (

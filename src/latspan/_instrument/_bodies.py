@@ -17,9 +17,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from latspan import _runtime
 from latspan._instrument._arrivals import Arrivals
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
+from latspan._internal_errors import handle_internal_errors
 from latspan._operations import HttpExchange, ModelCall, Operation
 from latspan._segments import Outcome
 from latspan._timeline import Attempt
@@ -180,7 +180,7 @@ class BodyTracker:
             return
         kinds: Sequence[int] = ()
         self._kept, over = False, events.done
-        with _runtime.handle_internal_errors("the events of a body"):
+        with handle_internal_errors("the events of a body"):
             kinds = events.feed(data)
             if isinstance(operation, HttpExchange) and events.api_format is not None:
                 call = _promoted(operation, events.api_format, self._request_body)
@@ -286,7 +286,7 @@ class BodyTracker:
         """Return outcome and error type, which also depend on the end mark and HTTP status."""
         operation, attempt, events = self.operation, self._attempt, self._events
         if events is not None:
-            with _runtime.handle_internal_errors("the last events of a body"):
+            with handle_internal_errors("the last events of a body"):
                 if outcome is Outcome.COMPLETED:
                     events.flush()
                 elif events.ended(operation.parts):
@@ -329,7 +329,7 @@ class BodyTracker:
             return
         self._reading = False
         if not self._entered and self._end_ns is None and not self.operation.finished:
-            with _runtime.handle_internal_errors("the end of an iteration"):
+            with handle_internal_errors("the end of an iteration"):
                 self._note_early_end()
 
     def released(self) -> None:
@@ -353,7 +353,7 @@ class BodyTracker:
 
     def dropped(self) -> None:
         """Record that the response was finalised, so no caller can read it any more."""
-        with _runtime.handle_internal_errors("the finalisation of a response"):
+        with handle_internal_errors("the finalisation of a response"):
             if self.silent or self.operation.finished:
                 return
             unread = self._last_return_ns is None

@@ -27,9 +27,9 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from latspan import semconv
+from latspan._internal_errors import handle_internal_errors
 from latspan._operations import Operation, active_operation
 from latspan._otel.providers import is_unset
-from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue
 from latspan._wire import FETCH_RESPONSE

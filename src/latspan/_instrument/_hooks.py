@@ -20,6 +20,7 @@ from latspan._instrument._coexistence import (
     on_other_end,
 )
 from latspan._instrument._urls import address_of, sent_request
+from latspan._internal_errors import handle_internal_errors, log_internal_error
 from latspan._operations import (
     HttpExchange,
     ModelCall,
@@ -197,10 +198,10 @@ def open_call(
             hides_span=hides_span,
         )
     except Exception as error:  # noqa: BLE001 - latspan's own
-        _runtime.log_internal_error(error, "the start of a call")
+        log_internal_error(error, "the start of a call")
         return None
     if call.gathered is not None and request is not None and api_format.content is not None:
-        with _runtime.handle_internal_errors("the content of a request"):
+        with handle_internal_errors("the content of a request"):
             call.request = copy_fields(request, api_format.content.request_fields)
     return call
 
@@ -219,7 +220,7 @@ def open_exchange(sent: SentRequest, *, spanned_elsewhere: bool = False) -> Http
     runtime = _runtime.current()
     if runtime is None:
         return None
-    with _runtime.handle_internal_errors("the start of an HTTP exchange"):
+    with handle_internal_errors("the start of an HTTP exchange"):
         return HttpExchange(
             runtime,
             context.get_current(),

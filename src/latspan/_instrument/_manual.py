@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 from latspan import _runtime
 from latspan._instrument._decorators import Run, ScopeManager, named_scope, scope_entering
 from latspan._instrument._outcomes import error_type_of, outcome_of
+from latspan._internal_errors import handle_internal_errors
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
 
@@ -57,7 +58,7 @@ class OpenScope:
                 other value becomes text.
         """
         if self._scope is not None:
-            with _runtime.handle_internal_errors("an attribute of a request or stage"):
+            with handle_internal_errors("an attribute of a request or stage"):
                 self._scope.set_attribute(name, value)
 
     def add_event(self, name: str, attributes: Mapping[str, AttributeValue] | None = None) -> None:
@@ -69,7 +70,7 @@ class OpenScope:
             attributes: Attributes of the event; values as for :meth:`set_attribute`.
         """
         if self._scope is not None:
-            with _runtime.handle_internal_errors("an event of a request or stage"):
+            with handle_internal_errors("an event of a request or stage"):
                 self._scope.add_event(name, attributes)
 
 
@@ -189,7 +190,7 @@ def _begin(
         return None
     from latspan._operations import LocalScope
 
-    with _runtime.handle_internal_errors("the start of a request or stage"):
+    with handle_internal_errors("the start of a request or stage"):
         scope = LocalScope(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
         return _ScopeBlock(scope)
     return None
@@ -207,7 +208,7 @@ class _ScopeBlock:
         return self.scope.active()
 
     def end(self, error: BaseException | None = None) -> None:
-        with _runtime.handle_internal_errors("the end of a request or stage"):
+        with handle_internal_errors("the end of a request or stage"):
             if error is None:
                 self.scope.end(Outcome.COMPLETED)
             else:

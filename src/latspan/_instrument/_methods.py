@@ -37,8 +37,9 @@ from latspan._instrument._responses import (
     track_generator,
     track_response,
 )
+from latspan._internal_errors import handle_internal_errors, log_internal_error
 from latspan._operations import ModelCall, active_operation
-from latspan._runtime import current, handle_internal_errors, log_internal_error
+from latspan._runtime import current
 
 __all__ = ["CallFactory", "ModelMethod", "patch_method", "unless_inside", "with_names"]
 

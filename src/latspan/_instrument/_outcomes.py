@@ -6,7 +6,7 @@ import sys
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, cast
 
-from latspan._runtime import handle_internal_errors
+from latspan._internal_errors import handle_internal_errors
 from latspan._segments import Outcome
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from latspan._instrument._bodies import follows_bodies, track_body
 from latspan._instrument._hooks import Call
 from latspan._instrument._stream_classes import HOOKED, GeneratorTracker, track_stream
 from latspan._instrument._streams import aiter_tracked, iter_tracked
+from latspan._internal_errors import log_internal_error
 from latspan._log import warn_once
 from latspan._operations import ModelCall
-from latspan._runtime import log_internal_error
 
 __all__ = [
     "named_like",

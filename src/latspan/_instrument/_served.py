@@ -29,7 +29,9 @@ from opentelemetry.trace import SpanKind
 from latspan import _runtime, semconv
 from latspan._instrument._hooks import is_suppressed
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
+from latspan._internal_errors import handle_internal_errors
 from latspan._metrics import MetricValue
+from latspan._nanoseconds import NS_PER_MS
 from latspan._operations import (
     Known,
     LocalScope,
@@ -39,11 +41,9 @@ from latspan._operations import (
     request_around,
     with_attribute_of,
 )
-from latspan._runtime import handle_internal_errors
 from latspan._segments import Kind, Outcome, Side, Stage
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._timeline import ChildInterval
-from latspan._units import NS_PER_MS
 
 __all__ = ["ServerRequest"]
 

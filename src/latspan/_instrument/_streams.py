@@ -23,8 +23,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Final, TypeVar, cast
 
-from latspan import _runtime
 from latspan._instrument._outcomes import failure_of
+from latspan._internal_errors import handle_internal_errors, log_internal_error
 from latspan._operations import ModelCall
 from latspan._segments import Outcome
 from latspan._wire import ApiFormat, ChunkKind, ContentShape
@@ -84,7 +84,7 @@ class StreamTracker:
             if kind not in _KINDS:
                 raise TypeError(f"classify_chunk of {api_format.name} returned no ChunkKind")
         except Exception as error:  # noqa: BLE001 - see above
-            _runtime.log_internal_error(error, "the kind of a chunk")
+            log_internal_error(error, "the kind of a chunk")
             return 0
         return kind
 
@@ -179,7 +179,7 @@ class StreamTracker:
 
     def dropped(self) -> None:
         """End the call at the return of the last read, because its stream was finalised."""
-        with _runtime.handle_internal_errors("the finalisation of a stream"):
+        with handle_internal_errors("the finalisation of a stream"):
             call, reads = self.call, self.call.reads
             last_ns = None if reads is None else reads.last_return_ns
             if last_ns is None:
@@ -223,7 +223,7 @@ def _gathering(
     fragments = content.fragments
 
     def look_and_gather(chunk: Any) -> int:
-        with _runtime.handle_internal_errors("the text of a chunk"):
+        with handle_internal_errors("the text of a chunk"):
             gathered.extend(fragments(chunk))
         return look(chunk)
 

@@ -11,6 +11,7 @@ from latspan import _runtime, semconv
 from latspan._fork import this_process
 from latspan._instrument._decorators import target_of, wrapped
 from latspan._instrument._outcomes import error_type_of, outcome_of
+from latspan._internal_errors import handle_internal_errors
 from latspan._runtime import Runtime
 from latspan._segments import Outcome
 
@@ -107,6 +108,6 @@ def _open(name: str) -> _Traced | None:
     runtime = _runtime.current()
     if runtime is None:
         return None
-    with _runtime.handle_internal_errors("the start of a traced function"):
+    with handle_internal_errors("the start of a traced function"):
         return _Traced(runtime, name)
     return None

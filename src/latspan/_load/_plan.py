@@ -24,8 +24,8 @@ from enum import StrEnum
 from itertools import count
 
 from latspan._load._schedule import Schedule, closed_loop, open_loop
+from latspan._nanoseconds import NS_PER_S
 from latspan._targets import Arrivals
-from latspan._units import NS_PER_S
 
 __all__ = ["Phase", "Step", "cut_to", "ladder", "step_of"]
 

@@ -28,9 +28,9 @@ from latspan import semconv
 from latspan._load._generator_load import GeneratorLoad
 from latspan._load._plan import Phase, Step
 from latspan._load._progress import Answer, Progress
+from latspan._nanoseconds import NS_PER_S
 from latspan._operations import with_attributes
 from latspan._spans import AttributeValue
-from latspan._units import NS_PER_S
 
 __all__ = ["Sender", "StepRunner"]
 

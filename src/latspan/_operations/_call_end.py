@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from latspan import semconv
 from latspan._event_loop import LoopWatch
+from latspan._internal_errors import handle_internal_errors
 from latspan._operations._content import details, with_content
 from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._enclosing import ScopeIds
@@ -24,7 +25,7 @@ from latspan._operations._response_summary import (
     summarize_response,
 )
 from latspan._recording import RequestRecord, details_of
-from latspan._runtime import EmitEvent, Observation, Runtime, handle_internal_errors
+from latspan._runtime import EmitEvent, Observation, Runtime
 from latspan._segments import FAILURES, NOT_WAITING, Kind, Outcome, Side
 from latspan._spans import (
     AttributeValue,

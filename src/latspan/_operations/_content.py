@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from latspan import _runtime, semconv
+from latspan import semconv
+from latspan._internal_errors import handle_internal_errors
 from latspan._operations._response_summary import ResponseSummary
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue, encodable, encodable_data
@@ -54,9 +55,9 @@ def with_content(
             they have none.
     """
     input_content, fragments, output = Content(), tuple[Fragment, ...](), tuple[Message, ...]()
-    with _runtime.handle_internal_errors("reading the request of a call"):
+    with handle_internal_errors("reading the request of a call"):
         input_content = shape.request_content(to_plain(request))
-    with _runtime.handle_internal_errors("reading the response of a call"):
+    with handle_internal_errors("reading the response of a call"):
         fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in response))
         if not shape.is_generated:
             repeated = tuple(each for each in fragments if each.kind is FragmentKind.SYSTEM)
@@ -64,7 +65,7 @@ def with_content(
             system = tuple(each.part for each in repeated if each.part is not None)
             input_content = replace(input_content, system=system)
         output = output_messages(fragments, summary.known_reasons, default_reason=default_reason)
-    with _runtime.handle_internal_errors("the content of a call"):
+    with handle_internal_errors("the content of a call"):
         content = replace(input_content, output=output)
         # Without a response, no tokens were used.
         has_output = bool(fragments) or summary.ended

@@ -28,6 +28,7 @@ from opentelemetry.context import Context
 
 from latspan import _runtime
 from latspan._fork import this_process
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
 from latspan._metrics import MetricValue
 from latspan._operations._context import (
@@ -91,7 +92,7 @@ class Handoff:
     )
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        with _runtime.handle_internal_errors("the headers of a handoff"):
+        with handle_internal_errors("the headers of a handoff"):
             # The headers come from a message and may be of any type.
             given: Mapping[Any, Any] = headers if hasattr(headers, "items") else {}
             found = {
@@ -153,7 +154,7 @@ class Handoff:
         """
         self._is_away = True
         headers: dict[str, str] = {}
-        with _runtime.handle_internal_errors("the headers of a handoff"):
+        with handle_internal_errors("the headers of a handoff"):
             _propagate().inject(headers, self._context)
             for name, value in self._attributes.items():
                 headers[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
@@ -175,7 +176,7 @@ class Handoff:
     def _attached(self) -> Generator[Handoff]:
         """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
-            with _runtime.handle_internal_errors("attaching a handoff"):
+            with handle_internal_errors("attaching a handoff"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
                     self._take_wait()
@@ -204,7 +205,7 @@ class Handoff:
 
     def server_timing(self) -> str:
         """Return the ended stages in the format of the ``Server-Timing`` header."""
-        with _runtime.handle_internal_errors("the stages of a handoff"):
+        with handle_internal_errors("the stages of a handoff"):
             return "" if self._scope is None else server_timing.written(self._scope.took_ns())
         return ""
 
@@ -228,7 +229,7 @@ class Handoff:
                 " of server_timing() of the other process"
             )
             return
-        with _runtime.handle_internal_errors("merging a remote handoff"):
+        with handle_internal_errors("merging a remote handoff"):
             took = [
                 (name, from_unit(ms, "ms"))
                 for name, ms in server_timing.parsed(header)

@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 from opentelemetry.context import Context
 
 from latspan import semconv
+from latspan._internal_errors import handle_internal_errors
 from latspan._operations._call import ModelCall
 from latspan._operations._enclosing import enclosing_scopes
 from latspan._operations._open_operations import open_operations
 from latspan._operations._operation import Operation
-from latspan._runtime import Runtime, handle_internal_errors
+from latspan._runtime import Runtime
 from latspan._segments import NOT_READ, Kind, exchange_segment
 from latspan._spans import AttributeValue, NoSink
 from latspan._timeline import ChildInterval

@@ -15,7 +15,7 @@ import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from latspan._runtime import handle_internal_errors
+from latspan._internal_errors import handle_internal_errors
 from latspan._segments import Outcome
 
 if TYPE_CHECKING:

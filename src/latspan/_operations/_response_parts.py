@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from latspan._runtime import handle_internal_errors, log_internal_error
+from latspan._internal_errors import handle_internal_errors, log_internal_error
 from latspan._timeline import Reads
 from latspan._wire import ApiFormat, copied, has_finish_reason
 

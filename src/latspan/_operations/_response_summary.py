@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from latspan import _runtime
+from latspan._internal_errors import log_internal_error
 from latspan._segments import ReportedTimings
 from latspan._spans import AttributeValue, header_attributes
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
@@ -93,7 +93,7 @@ def summarize_response(
                 # A mapping copied from an object of the client library is already a body.
                 parts.append(response)
     except Exception as error:  # noqa: BLE001 - latspan's own
-        _runtime.log_internal_error(error, _READING)
+        log_internal_error(error, _READING)
         parts.clear()
     bodies = tuple(parts)
     readings: tuple[tuple[str, Callable[[tuple[Body, ...]], Any]], ...] = (
@@ -112,14 +112,14 @@ def summarize_response(
                 raise TypeError(f"finish_reasons of {api_format.name} returned no mapping")
             fields[name] = value
         except Exception as error:  # noqa: BLE001 - latspan's own
-            _runtime.log_internal_error(error, _READING)
+            log_internal_error(error, _READING)
     try:
         usage = api_format.usage(bodies)
         if usage is not None and not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"usage of {api_format.name} returned no Usage")
         fields["tokens"] = counted_by_provider(usage)
     except Exception as error:  # noqa: BLE001 - latspan's own
-        _runtime.log_internal_error(error, _READING)
+        log_internal_error(error, _READING)
     try:
         # The loader thread imports the sources; they are not needed before a response has ended.
         from latspan import _evidence
@@ -130,7 +130,7 @@ def summarize_response(
             fields["attributes"] = {**fields.get("attributes", _NOTHING), **named}
         fields["reported"] = _evidence.read(ResponseMetadata(streamed, bodies, lowered))
     except Exception as error:  # noqa: BLE001 - latspan's own
-        _runtime.log_internal_error(error, _READING)
+        log_internal_error(error, _READING)
     return ResponseSummary(**fields)
 
 

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Final
 
 from latspan._fork import register_after_fork
+from latspan._nanoseconds import NS_PER_S
 from latspan._sampling._decisions import Decisions, Ended
-from latspan._units import NS_PER_S
 
 __all__ = ["HeldTrace", "TraceBuffer"]
 

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from latspan import semconv
+from latspan._nanoseconds import NS_PER_S
 from latspan._scraping._sample_buffer import Sample
-from latspan._units import NS_PER_S
 
 __all__ = ["Host"]
 

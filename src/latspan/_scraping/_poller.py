@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 
 from latspan._fork import register_after_fork
+from latspan._internal_errors import handle_internal_errors
 from latspan._otel.context_keys import suppress_instrumentation
-from latspan._runtime import handle_internal_errors
 
 __all__ = ["Poller", "next_due"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from latspan._nanoseconds import NS_PER_S
 from latspan._newest import newest
-from latspan._units import NS_PER_S
 
 __all__ = ["Sample", "SampleBuffer"]
 

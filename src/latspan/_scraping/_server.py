@@ -14,12 +14,12 @@ from http.client import HTTPException, IncompleteRead
 from typing import Final
 from urllib.error import HTTPError, URLError
 
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
-from latspan._runtime import handle_internal_errors
+from latspan._nanoseconds import NS_PER_S
 from latspan._scraping._pages import read_metrics, read_slots
 from latspan._scraping._sample_buffer import Sample, SampleBuffer
 from latspan._shown import address, foreign
-from latspan._units import NS_PER_S
 
 __all__ = ["ScrapeTarget", "Server"]
 

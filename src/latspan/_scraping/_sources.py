@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from latspan import semconv
+from latspan._nanoseconds import to_seconds
 from latspan._scraping._addresses import Address, address_of
 from latspan._scraping._poller import Poller
 from latspan._scraping._sample_buffer import SampleBuffer
 from latspan._segments import Side
-from latspan._units import to_seconds
 
 if TYPE_CHECKING:
     from latspan._event_loop import EventLoops, LoopWatch

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from latspan._event_loop import EventLoops
-from latspan._runtime import Runtime, handle_internal_errors
+from latspan._internal_errors import handle_internal_errors
+from latspan._runtime import Runtime
 from latspan._sdk._loading import Loader
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._record_export import RecordOutputs

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, get_args
 
 from latspan._metrics import Expectations
+from latspan._nanoseconds import NS_PER_S
 from latspan._sdk._endpoints import OtlpTarget, Signal, is_switched_off, target_for
 from latspan._sdk._settings import (
     addresses,
@@ -26,7 +27,7 @@ from latspan._sdk._settings import (
     switch,
     text,
 )
-from latspan._units import NS_PER_S, from_unit
+from latspan._units import from_unit
 from latspan.errors import UnknownNameError
 
 if TYPE_CHECKING:

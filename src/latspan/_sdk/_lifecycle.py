@@ -34,6 +34,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import logger
 from latspan._sdk._config import Config, read_config, with_parameters_of
 from latspan._sdk._sigterm import Delivery, handle_sigterm, wake_sigterm
@@ -151,7 +152,7 @@ def configure(**settings: object) -> None:
 
 def _report_configured(live: Assembly) -> None:
     for observer in _observers:
-        with _runtime.handle_internal_errors("the doctor's observation"):
+        with handle_internal_errors("the doctor's observation"):
             observer.configured(live)
 
 
@@ -168,7 +169,7 @@ def _log_start() -> None:
     """Log the start of the configuration in effect, once a library is instrumented."""
     live = _live
     if live is not None:
-        with _runtime.handle_internal_errors("the log line of the start"):
+        with handle_internal_errors("the log line of the start"):
             live.start_line.on_instrumented()
 
 
@@ -277,7 +278,7 @@ def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
         if ended is not None:
             silence_s = _SILENCE_S if timeout_s is None else None
             _end(ended, limit_s, silence_s, flush_provider=flush_provider)
-            with _runtime.handle_internal_errors("the log line of the end"):
+            with handle_internal_errors("the log line of the end"):
                 ended.start_line.on_shutdown()
     _wait_for_other_ends(deadline)
 
@@ -296,7 +297,7 @@ def _end(
     abandon_open_operations(None if successor is None else live.runtime)
     live.stop(timeout_s, silence_s, flush_provider=flush_provider, successor=successor)
     for observer in _observers:
-        with _runtime.handle_internal_errors("the doctor's observation"):
+        with handle_internal_errors("the doctor's observation"):
             observer.ended(live)
 
 

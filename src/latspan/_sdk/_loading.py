@@ -38,8 +38,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
-from latspan._runtime import handle_internal_errors
 from latspan._sdk._import_locks import Imports
 from latspan._sdk._per_process import PerProcess
 

@@ -26,6 +26,7 @@ from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
 from latspan._instrument._instrumentor import triggers_of
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import (
     EXPORT_FAILED,
     EXPORT_REFUSED,
@@ -161,7 +162,7 @@ class Observer:
 
     def exit(self) -> None:
         """Record that the process ends in order."""
-        with _runtime.handle_internal_errors("the doctor's observation"):
+        with handle_internal_errors("the doctor's observation"):
             self._begin_in_child()
             self._finished = True
             self._write()

@@ -11,6 +11,7 @@ from latspan import semconv
 from latspan._clock import Clock, SystemClock
 from latspan._event_loop import EventLoops
 from latspan._fork import run_before_a_child_ends, this_process
+from latspan._nanoseconds import NS_PER_S
 from latspan._operations import end_left_operations
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, no_watch
@@ -38,7 +39,7 @@ from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._start_line import StartLine
 from latspan._sdk._worker import Worker
 from latspan._spans import SpanSink
-from latspan._units import NS_PER_S, from_unit
+from latspan._units import from_unit
 from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:

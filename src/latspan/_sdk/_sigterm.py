@@ -46,7 +46,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FrameType
 from typing import Final
 
-from latspan._runtime import handle_internal_errors, log_internal_error
+from latspan._internal_errors import handle_internal_errors, log_internal_error
 
 __all__ = ["Delivery", "handle_sigterm", "wake_sigterm"]
 

@@ -41,7 +41,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from latspan._runtime import handle_internal_errors
+from latspan._internal_errors import handle_internal_errors
 
 __all__ = ["Watched", "wake"]
 

@@ -8,6 +8,7 @@ from typing import Final
 from opentelemetry import context, trace
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
+from latspan import _runtime
 from latspan._log import warn_once
 from latspan._operations._enclosing import active_scope
 from latspan._otel.context_keys import current_span
@@ -98,7 +99,8 @@ class SpanRouter:
             if self._warning is not None:
                 warn_once(self._warning)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
-            self._provider, self._api = provider, application_sink(tracer)
+            sink = application_sink(tracer, _runtime.drain_before_flush)
+            self._provider, self._api = provider, sink
         return self._api
 
 

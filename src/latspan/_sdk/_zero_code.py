@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import logger
 from latspan._sdk._lifecycle import configure, export_at_sigterm, observe
 from latspan._sdk._record_export import RECORDS_FOLDER
@@ -86,7 +87,7 @@ def start() -> None:
     loaded and no thread is started, because most programs that an application starts need none of
     them.
     """
-    with _runtime.handle_internal_errors("the start of an instrumented program"):
+    with handle_internal_errors("the start of an instrumented program"):
         # Before the program sets its own handlers: a server restores the one that it found.
         export_at_sigterm(asleep=True)
         observer = _observer()
@@ -100,7 +101,7 @@ def start() -> None:
 
 def after_opentelemetry() -> None:
     """Entry point that OpenTelemetry's loader calls after it has switched everything on."""
-    with _runtime.handle_internal_errors("the start by OpenTelemetry's loader"):
+    with handle_internal_errors("the start by OpenTelemetry's loader"):
         # OpenTelemetry's loader does not read latspan's own variable.
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:

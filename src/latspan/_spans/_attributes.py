@@ -7,12 +7,13 @@ from typing import Final
 
 from latspan import semconv
 from latspan._metrics import METRICS, MetricValue
+from latspan._nanoseconds import NS_PER_S, to_seconds
 from latspan._segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
 from latspan._spans._children import spanless_names
 from latspan._spans._span import AttributeValue
 from latspan._timeline import Timeline
 from latspan._tokens import TokenCounts
-from latspan._units import NS_PER_S, MetricUnit, to_seconds
+from latspan._units import MetricUnit
 
 __all__ = [
     "gen_ai_latency",

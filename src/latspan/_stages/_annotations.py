@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from latspan import semconv
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
 from latspan._metrics import MetricValue
 from latspan._operations import Annotations, LocalScope, enclosing_scopes
-from latspan._runtime import handle_internal_errors
 from latspan._segments import Kind, Outcome, Side
 from latspan._spans import given_attributes
 from latspan._text import text_of

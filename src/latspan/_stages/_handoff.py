@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from latspan import _runtime, semconv
 from latspan._instrument import ScopeManager, error_type_of, outcome_of, scope_entering
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
 from latspan._operations import Handoff, LocalScope, attached, handoff_here
 from latspan._segments import Kind, Outcome
@@ -100,7 +101,7 @@ def _begin(
     if runtime is None:
         return None
     stages: list[LocalScope] = []
-    with _runtime.handle_internal_errors("the start of a batch"):
+    with handle_internal_errors("the start of a batch"):
         of_batch = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
         if window_s is not None:
             of_batch[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
@@ -132,7 +133,7 @@ class _Stages:
         return nullcontext()
 
     def end(self, error: BaseException | None = None) -> None:
-        with _runtime.handle_internal_errors("the end of a batch"):
+        with handle_internal_errors("the end of a batch"):
             outcome, error_type = Outcome.COMPLETED, None
             if error is not None:
                 outcome, error_type = outcome_of(error), error_type_of(error)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument import error_type_of, outcome_of
+from latspan._internal_errors import handle_internal_errors
 from latspan._log import warn_once
 from latspan._operations import Generation, LocalScope, attached, handoff_here
 from latspan._runtime import Runtime
@@ -85,7 +86,7 @@ class _Following:
         runtime = _runtime.current()
         if runtime is None:
             return None
-        with _runtime.handle_internal_errors("the start of tracked tokens"):
+        with handle_internal_errors("the start of tracked tokens"):
             return cls(runtime, stages=stages)
         return None
 
@@ -137,7 +138,7 @@ class _Following:
         if not self._stages:
             return
         with (
-            _runtime.handle_internal_errors("a stage of tracked tokens"),
+            handle_internal_errors("a stage of tracked tokens"),
             attached(self._handoff),
         ):
             LocalScope(

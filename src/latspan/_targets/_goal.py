@@ -17,9 +17,10 @@ from decimal import Decimal
 from typing import Final
 
 from latspan._metrics import LATENCY_METRICS, metric_named
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._shown import printable
 from latspan._targets._field_error import FieldError
-from latspan._units import NS_PER, NS_PER_MS, NS_PER_S
+from latspan._units import NS_PER
 from latspan.errors import ConfigError, UnknownNameError
 
 __all__ = [

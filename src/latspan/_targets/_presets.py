@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._targets._path import InferencePath, TrafficProfile
 from latspan._targets._target import Target
-from latspan._units import NS_PER_MS, NS_PER_S
 
 __all__ = ["Preset", "preset_path"]
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar, cast
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._shown import printable
 from latspan._spelling import nearest
 from latspan._targets._field_error import FieldError
@@ -30,7 +31,6 @@ from latspan._targets._path import (
     TrafficProfile,
 )
 from latspan._targets._target import Budget, Target
-from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError, UnknownNameError
 
 __all__ = ["SUFFIX", "file_of", "files_in", "parse_inference_path", "read_inference_path"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import SegmentName, Stage
 from latspan._targets._field_error import FieldError
 from latspan._targets._goal import PercentileGoal
-from latspan._units import NS_PER_MS
 
 __all__ = ["BUDGET_COMPONENTS", "Budget", "Component", "Target"]
 

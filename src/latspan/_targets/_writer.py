@@ -9,10 +9,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, cast
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._targets._keys import KEYS, Form, Key
 from latspan._targets._path import InferencePath
 from latspan._targets._target import Target
-from latspan._units import NS_PER_MS
 
 __all__ = ["toml_of"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter, sub
 from typing import Final, NamedTuple
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import Segment, SegmentName, Source
-from latspan._units import NS_PER_MS
 
 __all__ = [
     "NO_CHUNK",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import ReportedTimings
 from latspan._timeline._constants import (
     DECODE,
@@ -22,7 +23,6 @@ from latspan._timeline._constants import (
     SERVER_WAIT,
 )
 from latspan._timeline._segment_builder import Part
-from latspan._units import NS_PER_MS
 
 __all__ = ["NO_EVIDENCE", "Observed", "Reconciled", "fits", "reconcile"]
 

@@ -21,10 +21,10 @@ from latspan._metrics import (
     stalls,
     tokens_before,
 )
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import Source
 from latspan._timeline._constants import ESTIMATED, MEASURED, new_tuple
 from latspan._timeline._marks import Reads
-from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
 
 __all__ = [

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 from latspan.cli._argument_types import positive_number, positive_numbers
 from latspan.cli._command import Command
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED

@@ -11,9 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._drawing import FAINT, count, milliseconds, percent
+from latspan._nanoseconds import NS_PER_S
 from latspan._segments import KIND_NOUNS
 from latspan._study.capacity import CapacityStudy, HoldOut, Label, Point, Projection, Refusal
-from latspan._units import NS_PER_S
 from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 
 __all__ = ["CapacityReport"]

@@ -13,6 +13,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from latspan._drawing import difference, milliseconds
+from latspan._nanoseconds import to_seconds
 from latspan._shown import printable
 from latspan._study.compare import (
     SEGMENT,
@@ -23,7 +24,6 @@ from latspan._study.compare import (
     Row,
 )
 from latspan._study.stats import Verdict
-from latspan._units import to_seconds
 from latspan.reports._comparison import change_of, ends_of, interval_of
 from latspan.reports._diagnosis_json import escaped
 

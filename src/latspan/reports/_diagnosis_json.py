@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from latspan._drawing import milliseconds, percent
+from latspan._nanoseconds import to_seconds
 from latspan._shown import printable
 from latspan._study.diagnose import Conclusion, Diagnosis
-from latspan._units import to_seconds
 
 __all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown", "escaped"]
 

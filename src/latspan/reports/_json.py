@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Final
 
 from latspan._metrics import LATENCY_METRICS, Metric
+from latspan._nanoseconds import to_seconds
 from latspan._recording import Distribution, RequestRecord, Snapshot
-from latspan._units import TimeUnit, in_metric_unit, to_seconds
+from latspan._units import TimeUnit, in_metric_unit
 from latspan.reports._group import Group, calls_in, requests_in, served_in
 from latspan.reports._slow import sentence, slowest_tenth
 

@@ -13,10 +13,10 @@ from rich.text import Text
 from latspan import semconv
 from latspan._censoring import Bounds
 from latspan._drawing import FAINT, count, listed, milliseconds, needs, percent
+from latspan._nanoseconds import NS_PER_S
 from latspan._segments import CUT, Outcome
 from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
 from latspan._study.stats import Verdict
-from latspan._units import NS_PER_S
 from latspan.histogram import values_needed
 from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
 

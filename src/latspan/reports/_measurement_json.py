@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from latspan._nanoseconds import to_seconds
 from latspan._study.measurement import Latency, Measurement, StepSummary, TargetResult
-from latspan._units import to_seconds
 
 __all__ = ["MEASUREMENT_SCHEMA", "measurement_document"]
 

@@ -10,8 +10,8 @@ from datetime import date
 
 from latspan import semconv
 from latspan._drawing import milliseconds
+from latspan._nanoseconds import NS_PER_S
 from latspan._study.loop import Loop
-from latspan._units import NS_PER_S
 from latspan.reports._diagnosis_json import escaped
 from latspan.reports._marker import marked
 from latspan.reports._write_up import (

@@ -10,12 +10,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._drawing import FAINT, milliseconds, needs
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import text_of_unknown
 from latspan._segments import KIND_NOUNS, Side
 from latspan._study.scorecard import PERCENTILES, Card, Cycle, Figures, Ratio, Scorecard
 from latspan._study.stats import TargetVerdict
 from latspan._targets import Target
-from latspan._units import NS_PER_MS
 from latspan.histogram import values_needed
 from latspan.reports._layout import MARGIN, aligned, heads, shown, title
 

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from latspan._drawing import FAINT, count, letters, milliseconds, percent
 from latspan._metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._recording import Distribution
-from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.reports._group import Group
 from latspan.reports._layout import MARGIN, aligned, heads, shown, title
 from latspan.reports._tables import percentile_text

@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from latspan._nanoseconds import to_seconds
 from latspan._study.compare import Run, baseline_document
 from latspan._study.sweep import SWEEP_SCHEMA, Against, PathSweep, SweptTarget
-from latspan._units import to_seconds
 from latspan.reports._comparison_json import comparison_document
 from latspan.reports._sweep import inputs_of
 

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any, Final, cast
 
 from latspan._drawing import count, listed, milliseconds, percent
+from latspan._nanoseconds import NS_PER_S
 from latspan._segments import Kind
 from latspan._shown import printable
 from latspan._study.compare import Change
@@ -26,7 +27,6 @@ from latspan._study.loop import (
     next_after_write_up,
 )
 from latspan._targets import InferencePath, Target
-from latspan._units import NS_PER_S
 from latspan.reports._diagnosis_json import escaped
 from latspan.reports._marker import marked
 from latspan.reports._measurement import load_in_words

@@ -22,7 +22,7 @@ from latspan import _runtime
 from latspan._export import application_sink
 from latspan._operations import ModelCall, end_left_operations
 from latspan._recording import Recorder
-from latspan._runtime import Runtime
+from latspan._runtime import Runtime, drain_before_flush
 from latspan._sdk._worker import Worker
 from latspan._segments import Outcome
 from latspan.testing import ManualClock
@@ -61,7 +61,7 @@ def test_where_spans_are_gathered_they_may_end_later(
 ) -> None:
     """One that hands each on at once is noticed when it is added."""
     provider = provider_of(batch(exporter), batch(exporter), sampler=sampler)
-    sink = application_sink(provider.get_tracer("test"))
+    sink = application_sink(provider.get_tracer("test"), drain_before_flush)
 
     assert not sink.inline
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -81,7 +81,9 @@ def test_where_somebody_may_see_when_they_end_with_their_request(
         provider_of(batch(exporter), sampler=Moody(ALWAYS_ON)),
     ]
 
-    assert [application_sink(each.get_tracer("test")).inline for each in providers] == [True] * 5
+    assert [
+        application_sink(each.get_tracer("test"), drain_before_flush).inline for each in providers
+    ] == [True] * 5
     for provider in providers:
         provider.shutdown()
 
@@ -93,7 +95,7 @@ class Busy:
         self.exporter = exporter
         self.processor = batch(exporter)
         self.provider = provider_of(self.processor)
-        self.sink = application_sink(self.provider.get_tracer("test"))
+        self.sink = application_sink(self.provider.get_tracer("test"), drain_before_flush)
         self.worker = Worker()
         clock = ManualClock()
         self.runtime = Runtime(
@@ -180,7 +182,7 @@ def test_a_flush_of_the_applications_loses_none(
 def test_when_latspan_is_off_nothing_is_waited_for(exporter: InMemorySpanExporter) -> None:
     """The application's flush is what it was."""
     provider = provider_of(batch(exporter))
-    assert not application_sink(provider.get_tracer("test")).inline
+    assert not application_sink(provider.get_tracer("test"), drain_before_flush).inline
     provider.get_tracer("test").start_span("theirs").end()
 
     assert provider.force_flush()
@@ -210,7 +212,7 @@ def test_a_provider_that_is_flushed_has_the_calls_whose_stream_was_left(
     """Such a call may go on as long as its stream is held; a flush counts it as ended."""
     own = OfTheApplication()
     provider = provider_of(SimpleSpanProcessor(exporter) if simple else own, sampler=sampler)
-    sink = application_sink(provider.get_tracer("test"))
+    sink = application_sink(provider.get_tracer("test"), drain_before_flush)
     clock = ManualClock()
 
     def drain(_timeout_s: float | None) -> bool:

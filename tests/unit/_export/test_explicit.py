@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._export._conversion import explicit_counts
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 from latspan.histogram import Histogram
 
 BOUNDS = (0.01, 0.02, 0.04, 5.12)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._export._exponential import ExponentialBuckets, exponential_buckets
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 from latspan.errors import ConfigError
 from latspan.histogram import Histogram, values_needed
 from latspan.histogram._buckets import HIGHEST_NS

@@ -21,8 +21,8 @@ from opentelemetry.sdk.resources import Resource
 from latspan._clock import ManualClock, SystemClock
 from latspan._export import OtlpMetrics, PeriodicExport
 from latspan._export._export_errors import ExportErrors
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Recorder, Snapshot
-from latspan._units import NS_PER_S
 from latspan.errors import ConfigError
 from support.records import RECORD
 

@@ -9,7 +9,7 @@ import pytest
 from latspan._clock import ManualClock
 from latspan._export import LastExport, SpanAnswer
 from latspan._export._sending import Sending
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 
 SILENCE_S = 2.0
 DEADLINE_S = 30.0

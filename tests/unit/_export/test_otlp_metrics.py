@@ -18,8 +18,8 @@ from opentelemetry.sdk.resources import Resource
 from latspan._export import OtlpMetrics, SelfMetric, _otlp_metrics, readings_of
 from latspan._export._http_session import HttpSession
 from latspan._metrics import MetricValue
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Recorder, RequestRecord
-from latspan._units import NS_PER_S
 from latspan.testing import ManualClock
 from support.records import RECORD
 

@@ -38,6 +38,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.span import TraceState
 
 from latspan._export import application_sink
+from latspan._runtime import drain_before_flush
 from latspan._spans import ApiSink, ChildSpan, EndChildren, start_and_end
 
 CHILDREN = (
@@ -69,8 +70,9 @@ for cls in (trace.SpanProcessor, trace.SynchronousMultiSpanProcessor):
         del cls._on_ending
 from latspan._spans import ApiSink
 from latspan._export import application_sink
+from latspan._runtime import drain_before_flush
 tracer = trace.TracerProvider(shutdown_on_exit=False).get_tracer("t")
-print(type(application_sink(tracer)) is not ApiSink)
+print(type(application_sink(tracer, drain_before_flush)) is not ApiSink)
 """
 
 
@@ -120,7 +122,7 @@ def provider_of(**more: Any) -> tuple[TracerProvider, InMemorySpanExporter]:
 
 
 def fast(tracer: trace.Tracer) -> EndChildren:
-    sink = application_sink(tracer)
+    sink = application_sink(tracer, drain_before_flush)
     assert type(sink) is not ApiSink
     return sink.end_children
 
@@ -255,8 +257,8 @@ def test_a_tracer_of_somebody_elses_is_left_to_the_api() -> None:
     theirs = provider.get_tracer("t")
     theirs.__class__ = Theirs
 
-    assert type(application_sink(theirs)) is ApiSink
-    assert type(application_sink(trace.NoOpTracer())) is ApiSink
+    assert type(application_sink(theirs, drain_before_flush)) is ApiSink
+    assert type(application_sink(trace.NoOpTracer(), drain_before_flush)) is ApiSink
 
 
 def test_an_sdk_without_the_later_hook_has_the_fast_way_too() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from latspan._censoring import AT_LEAST, percentile_bounds
 from latspan._metrics import MetricValue
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import (
     Recorder,
     RequestRecord,
@@ -22,7 +23,6 @@ from latspan._recording import (
     write_interval,
 )
 from latspan._segments import CUT, FAILURES, Kind, Outcome, Segment
-from latspan._units import NS_PER_MS
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError, UndeterminedPercentileError
 from latspan.histogram import HistogramLogWriter, values_needed
 from latspan.testing import ManualClock

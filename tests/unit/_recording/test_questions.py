@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from latspan._metrics import MetricValue
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import Recorder, RequestRecord, Snapshot, empty_snapshot
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts, TokenSource
-from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError, EmptyHistogramError, UnknownNameError
 from latspan.testing import ManualClock
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from latspan._metrics import MetricValue
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import Recorder, RequestRecord, Snapshot, empty_snapshot
 from latspan._segments import Kind, Outcome, Segment
-from latspan._units import NS_PER_MS
 from latspan.errors import MissingExtraError, UnknownNameError
 from latspan.testing import ManualClock
 

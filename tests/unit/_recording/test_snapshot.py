@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._metrics import MetricValue
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import Recorder, RequestRecord, Snapshot, empty_snapshot
 from latspan._segments import Kind, Outcome, Segment, Source
 from latspan._tokens import TokenCounts, TokenSource
-from latspan._units import NS_PER_MS
 from latspan.errors import (
     ConfigError,
     EmptyHistogramError,

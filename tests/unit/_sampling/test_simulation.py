@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from latspan._nanoseconds import NS_PER_S
 from latspan._sampling import Decisions, Ended
-from latspan._units import NS_PER_S
 
 REQUESTS: Final = 20_000
 SEEDS: Final = 20

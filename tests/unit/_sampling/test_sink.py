@@ -22,11 +22,11 @@ from opentelemetry.trace import (
 
 from latspan import semconv
 from latspan._export import PrivateSink
+from latspan._nanoseconds import NS_PER_S
 from latspan._sampling import SamplingSink
 from latspan._sampling import _trace_buffer as limits
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
-from latspan._units import NS_PER_S
 
 ALIKE = {semconv.LATSPAN_KIND: "request", semconv.LATSPAN_INFERENCE_PATH: "chat"}
 NEVER_BY_CHANCE = 1 << 100

@@ -196,7 +196,7 @@ def test_an_internal_error_on_one_page_does_not_affect_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged as an error."""
-    monkeypatch.setattr("latspan._runtime._reported_bugs", set[object]())
+    monkeypatch.setattr("latspan._internal_errors._reported", set[object]())
     clock = ManualClock()
     with Loopback([whole(METRICS)]) as loopback:
         server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._study.compare import Question
 from latspan._study.diagnose import Goal
 from latspan._targets import PercentileGoal, Target, parse_percentile_goal, requested_goal
-from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError, LatspanError, UnknownNameError
 
 _TTFT = "time_to_first_token"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from latspan import semconv
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import Mark, Outcome, ReportedTimings, Source, totals
 from latspan._spans import latency_attributes
 from latspan._timeline import Attempt, CallObservation, Reads, Timeline, call_timeline
-from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
 
 MS = NS_PER_MS

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import (
     Mark,
     Outcome,
@@ -17,7 +18,6 @@ from latspan._segments import (
     totals,
 )
 from latspan._timeline import CallObservation, Reads, call_timeline
-from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
 from support.observations import any_observation, attempt_in_ms, reads_in_ms
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import Outcome, ReportedTimings, Source, totals
 from latspan._timeline import CallObservation, Reads, call_timeline
-from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
 from support.observations import any_observation, attempt_in_ms, reads_in_ms
 

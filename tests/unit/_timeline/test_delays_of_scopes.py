@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan._nanoseconds import NS_PER_MS as MS
 from latspan._segments import Segment, Source
 from latspan._timeline import ChildInterval, scope_timeline
-from latspan._units import NS_PER_MS as MS
 
 _Blocks = list[tuple[int, int]]
 

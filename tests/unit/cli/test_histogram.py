@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._recording import tag_of
-from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
 from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
 from latspan.reports._histogram_rows import rows_of

@@ -9,8 +9,8 @@ import pytest
 
 from latspan import Kind, Snapshot, Source, TokenSource
 from latspan._metrics import buffer_needed, fluidity, stalls, tokens_before
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import Recorder
-from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
 

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._segments import SegmentName
 from latspan._study.diagnose import Conclusion, Diagnosis, Goal, diagnose_table
 from latspan._targets import Budget
-from latspan._units import NS_PER_MS
 from latspan.reports import DiagnosisReport
 from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown, escaped
 from latspan.reports._layout import shown

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._study.measurement import Measurement, summarize
-from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
 from latspan.reports._measurement import MeasurementReport
 from latspan.reports._measurement_json import measurement_document

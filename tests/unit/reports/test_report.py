@@ -10,8 +10,8 @@ import pytest
 
 import latspan
 from latspan import Kind, Snapshot, Source, TokenSource
+from latspan._nanoseconds import NS_PER_MS
 from latspan._study.diagnose import Goal, diagnose
-from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
 from latspan.reports import DiagnosisReport, Report
 from latspan.testing import ManualClock, RequestRecord, Side, TokenCounts, capture

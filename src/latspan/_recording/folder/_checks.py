@@ -13,9 +13,9 @@ from operator import le
 from typing import Any, Final
 
 from latspan import semconv
+from latspan._nanoseconds import NS_PER_S
 from latspan._segments import Kind, Outcome, Side, Source
 from latspan._tokens import TokenSource
-from latspan._units import NS_PER_S
 
 __all__ = ["LARGEST", "LOOKED_UP", "MIN_RATIO", "UNREADABLE", "check_rows"]
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
 from latspan._metrics import FROM_START, METRIC_NAMES, METRICS, Metric, metric_named
+from latspan._nanoseconds import to_seconds
 from latspan._recording._series import ATTRIBUTES
 from latspan._segments import SegmentName
 from latspan._spelling import nearest
-from latspan._units import in_metric_unit, to_seconds
+from latspan._units import in_metric_unit
 from latspan.errors import MissingExtraError, UnknownNameError
 
 if TYPE_CHECKING:

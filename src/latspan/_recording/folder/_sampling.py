@@ -13,8 +13,8 @@ import os
 from collections import OrderedDict
 from typing import Final
 
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording._record import RequestRecord
-from latspan._units import NS_PER_S
 
 __all__ = ["RecordSampler"]
 

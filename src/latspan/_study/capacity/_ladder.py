@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._drawing import count, listed
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording.folder import Recording, refuse_copies
 from latspan._segments import Kind
 from latspan._study.measurement import (
@@ -30,7 +31,6 @@ from latspan._study.measurement import (
     summarize,
 )
 from latspan._study.table import PHASES, Table, metric_of, read_table
-from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 from latspan.histogram import values_needed
 

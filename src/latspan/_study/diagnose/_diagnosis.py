@@ -12,6 +12,7 @@ import numpy as np
 
 from latspan._censoring import Bounds
 from latspan._drawing import count, percent
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import RequestRecord
 from latspan._segments import KIND_NOUNS, Kind, SegmentName
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
@@ -27,7 +28,6 @@ from latspan._study.diagnose._table import RequestTable, table_of, units_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._study.table import Table, divide, table_of_records, wanted_attributes
 from latspan._targets import Budget
-from latspan._units import NS_PER_MS
 from latspan.histogram import values_needed
 
 __all__ = [

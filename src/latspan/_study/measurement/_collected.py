@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
+from latspan._nanoseconds import NS_PER_S
 from latspan._segments import Outcome
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput
 from latspan._study.table import OUTCOMES, PHASES, Table
-from latspan._units import NS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from latspan._drawing import count
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 
 __all__ = ["CachedInput", "Caveat", "caveats"]
 

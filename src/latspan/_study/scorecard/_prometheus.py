@@ -24,11 +24,11 @@ from typing import Any, Final, NamedTuple, cast
 from latspan import semconv
 from latspan._censoring import AT_LEAST
 from latspan._metrics import FIRST_TOKENS
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import Population, SeriesKey, Subject, population_of
 from latspan._segments import FAILURES, Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.traces import JsonServer
-from latspan._units import NS_PER_S
 from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of

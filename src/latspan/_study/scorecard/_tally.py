@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from latspan._censoring import Bounds
+from latspan._nanoseconds import to_seconds
 from latspan._recording import Population
 from latspan._segments import FAILURES, Kind, Outcome, Side
 from latspan._study.stats import TargetVerdict, target_verdict_of_weights, wilson_interval
 from latspan._targets import Target
-from latspan._units import to_seconds
 from latspan.histogram import Histogram, values_needed
 from latspan.histogram._buckets import (
     HIGHEST_NS,

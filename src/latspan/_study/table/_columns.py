@@ -20,9 +20,9 @@ import numpy as np
 from latspan import semconv
 from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
 from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS, OF_PACE
+from latspan._nanoseconds import NS_PER_S
 from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
-from latspan._units import NS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

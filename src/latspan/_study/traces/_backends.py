@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
 from latspan._drawing import count
+from latspan._nanoseconds import NS_PER_S
 from latspan._shown import foreign
 from latspan._study.traces._http import JsonServer
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._otlp import requests_in
 from latspan._study.traces._spans import spans_of
-from latspan._units import NS_PER_S
 from latspan.errors import ConfigError
 
 __all__ = ["TraceQuery", "read_backend"]

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from latspan import semconv
-from latspan._units import NS_PER_S
+from latspan._nanoseconds import NS_PER_S
 
 __all__ = ["INSTRUMENTATIONS", "Dialect", "Event", "Inference", "inference_of", "is_arrival"]
 

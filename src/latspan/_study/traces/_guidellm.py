@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 from latspan import semconv
 from latspan._drawing import count
 from latspan._metrics import MetricValue, time_per_output_token
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Source
 from latspan._shown import address
@@ -35,7 +36,6 @@ from latspan._study.traces._spans import (
     fault_of,
 )
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
-from latspan._units import NS_PER_S
 from latspan.errors import RecordingError
 
 __all__ = ["is_guidellm", "read_guidellm"]

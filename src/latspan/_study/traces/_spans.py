@@ -23,9 +23,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
 from latspan._drawing import count
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._recording.folder._checks import LARGEST
 from latspan._study.traces._dialects import Dialect, Event, inference_of, is_arrival
-from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.errors import RecordingError
 
 __all__ = [

@@ -15,11 +15,11 @@ import pytest
 
 import latspan
 from latspan import Kind, Recording, Source, TokenSource, write_interval
+from latspan._nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._recording import Recorder
 from latspan._recording.folder import RecordFile, begin_recording
 from latspan._recording.folder import _reader as reader
 from latspan._recording.folder._lines import line_of
-from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
 from latspan.errors import RecordingError, UnknownNameError
 from latspan.histogram import HistogramLogWriter

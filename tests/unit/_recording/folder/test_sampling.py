@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from latspan import Kind
+from latspan._nanoseconds import NS_PER_S
 from latspan._recording.folder._sampling import RecordSampler
-from latspan._units import NS_PER_S
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord
 

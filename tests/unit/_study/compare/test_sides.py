@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from latspan._clock import SystemClock
+from latspan._nanoseconds import NS_PER_MS
 from latspan._recording import Recorder, write_interval
 from latspan._study.compare import (
     Form,
@@ -23,7 +24,6 @@ from latspan._study.compare import (
 )
 from latspan._study.diagnose import diagnose_source
 from latspan._study.scorecard import ScorecardBuilder, add_source
-from latspan._units import NS_PER_MS
 from latspan.errors import ConfigError, RecordingError
 from latspan.histogram import Histogram, HistogramLogWriter
 from support.comparisons import recording, records

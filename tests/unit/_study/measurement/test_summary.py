@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from latspan._nanoseconds import NS_PER_MS
 from latspan._study.measurement import Origin, summarize
 from latspan._study.stats import Verdict
-from latspan._units import NS_PER_MS
 from latspan.integrations import Outcome
 from support.measurements import call, load_test, step
 
