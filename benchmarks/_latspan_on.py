@@ -14,14 +14,14 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latspan._clock import SystemClock
-from latspan._export import OtlpSpans, PrivateSink
-from latspan._recording import Recorder
-from latspan._runtime import Runtime
-from latspan._sdk._span_export import SpanExport
-from latspan._sdk._span_routing import SpanRouter
-from latspan._sdk._worker import Worker
-from latspan._spans import NoSink, SpanSink
+from latspan._base.clock import SystemClock
+from latspan._live.otel.export import OtlpSpans, PrivateSink
+from latspan._live.otel.spans import NoSink, SpanSink
+from latspan._live.process.runtime import Runtime
+from latspan._live.process.worker import Worker
+from latspan._live.sdk._span_export import SpanExport
+from latspan._live.sdk._span_routing import SpanRouter
+from latspan._model.recording import Recorder
 
 __all__ = ["On", "application_provider", "own_provider"]
 

@@ -21,9 +21,9 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.resources import Resource
 
 from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
-from latspan._export import OtlpMetrics
-from latspan._nanoseconds import NS_PER_S
-from latspan._recording import Recorder
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._live.otel.export import OtlpMetrics
+from latspan._model.recording import Recorder
 
 __all__ = ["main"]
 

@@ -17,12 +17,12 @@ from typing import Any, Final, cast
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
-from latspan._clock import SystemClock
-from latspan._export._metrics_encoder import metrics_encoder
-from latspan._nanoseconds import NS_PER_S
-from latspan._recording import Recorder
-from latspan._recording import _waiting as waiting_module
-from latspan._recording._values import Shape, Values
+from latspan._base.clock import SystemClock
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._live.otel.export._metrics_encoder import metrics_encoder
+from latspan._model.recording import Recorder
+from latspan._model.recording import _waiting as waiting_module
+from latspan._model.recording._values import Shape, Values
 
 __all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
 

@@ -58,11 +58,11 @@ from _bench import (
 )
 from _latspan_on import On, application_provider, own_provider
 from _openai import MESSAGES, client, stream_of
-from latspan import _runtime
-from latspan._clock import SystemClock
-from latspan._recording import Recorder, RequestRecord
-from latspan._runtime import Runtime
-from latspan._spans import AttributeValue, NoSink, OpenSpan, SpanSink
+from latspan._base.clock import SystemClock
+from latspan._live.otel.spans import AttributeValue, NoSink, OpenSpan, SpanSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._model.recording import Recorder, RequestRecord
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -47,14 +47,14 @@ from typing import TYPE_CHECKING, Any, Final
 import latspan
 from _bench import Row, Scale, Target, added, figure, interleaved, scattered_heap, settled_heap
 from _openai import MESSAGES, async_client, client, stream_of
-from latspan import _runtime
-from latspan._clock import SystemClock
-from latspan._instrument import aiter_tracked, iter_tracked, open_call, track_stream
-from latspan._operations import ModelCall
-from latspan._recording import Recorder
-from latspan._runtime import Runtime
-from latspan._spans import NoSink
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._base.clock import SystemClock
+from latspan._live.instrument import aiter_tracked, iter_tracked, open_call, track_stream
+from latspan._live.operations import ModelCall
+from latspan._live.otel.spans import NoSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._model.recording import Recorder
+from latspan._model.wire.openai_chat import OPENAI_CHAT
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI

@@ -37,7 +37,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from _bench import Row, Scale, Target, added, figure, interleaved, settled_heap
 from _latspan_on import On, application_provider, own_provider
-from latspan import _runtime
+from latspan._live.process import runtime as _runtime
 from latspan_asgi import LatspanMiddleware
 
 __all__ = ["measure"]

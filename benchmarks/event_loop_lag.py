@@ -58,14 +58,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from _bench import Row, Scale, Target, figure, settled_heap, without_numpy
 from _series import METRICS, VALUES, fill, lognormal_ns, new_recorder
-from latspan._export import (
+from latspan._live.otel.export import (
     OtlpMetrics,
     PeriodicExport,
     http_session,
     otlp_metric_exporter,
     otlp_spans,
 )
-from latspan._sdk._span_export import SpanExport
+from latspan._live.sdk._span_export import SpanExport
 
 __all__ = ["measure"]
 

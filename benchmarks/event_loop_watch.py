@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from _bench import Row, Scale, Target, figure, settled_heap, yardstick
-from latspan._event_loop import EventLoops
+from latspan._live.process.event_loop import EventLoops
 
 __all__ = ["measure"]
 

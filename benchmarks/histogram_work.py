@@ -56,9 +56,9 @@ from opentelemetry.sdk.resources import Resource
 
 from _bench import Figure, Row, Scale, Target, figure, interleaved, without_numpy
 from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
-from latspan._export import OtlpMetrics, metrics_parts
-from latspan._export._points import attributes_of
-from latspan._recording import Recorder, SeriesKey
+from latspan._live.otel.export import OtlpMetrics, metrics_parts
+from latspan._live.otel.export._points import attributes_of
+from latspan._model.recording import Recorder, SeriesKey
 from latspan.histogram import Histogram, encode
 from latspan.histogram._buckets import HIGHEST_NS
 

@@ -43,7 +43,7 @@ from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation
 
 from _bench import Figure, Row, Scale, Target
 from latspan import semconv
-from latspan._export._exponential import exponential_buckets
+from latspan._live.otel.export._exponential import exponential_buckets
 from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._rank import rank_of
 

@@ -43,10 +43,11 @@ import latspan
 from _bench import Figure, Row, Scale, Target, Unit, added, figure, interleaved
 from _latspan_on import On, own_provider
 from _openai import MESSAGES, client, stream_of
-from latspan import Kind, Source, TokenSource, _runtime, write_interval
-from latspan._clock import SystemClock
-from latspan._recording import Recorder
-from latspan._recording.folder import RecordFile, begin_recording
+from latspan import Kind, Source, TokenSource, write_interval
+from latspan._base.clock import SystemClock
+from latspan._live.process import runtime as _runtime
+from latspan._model.recording import Recorder
+from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
@@ -90,7 +91,7 @@ print(1, took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 _POLLER: Final = """
 import sys, time
-from latspan._sdk._worker import Worker
+from latspan._live.process.worker import Worker
 worker = Worker(poll_s=0.01)
 worker.submit(lambda: None)
 worker.drain()

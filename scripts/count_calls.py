@@ -36,7 +36,7 @@ for _folder in ("src", "integrations", "benchmarks"):
 import latspan  # noqa: E402
 from _latspan_on import On, own_provider  # noqa: E402
 from _openai import MESSAGES, async_client, client, stream_of  # noqa: E402
-from latspan import _runtime  # noqa: E402
+from latspan._live.process import runtime as _runtime  # noqa: E402
 
 _WARM_UP: Final = 20
 _FOLDERS: Final = (f"{_ROOT}/src/", f"{_ROOT}/integrations/")

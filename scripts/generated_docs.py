@@ -17,7 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from latspan import Config
-from latspan._metrics import (
+from latspan._model.metrics import (
     CONVENTION_METRICS,
     EVIDENCE_METRICS,
     LATENCY_METRICS,

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from diagnosis._cells import Cell, Evidence
-from latspan._recording import RequestRecord
-from latspan._recording.folder import open_recording
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import open_recording
 from latspan._study.diagnose import Conclusion, Diagnosis, diagnose, parse_goal, table_of
 from support.simulation import (
     FAULTS,

@@ -138,7 +138,7 @@ def _latspan_alone(telemetry: Telemetry) -> On:
         latspan.auto_instrument()
         return On(telemetry, latspan.force_flush, totals=_latspan_totals())
     from _latspan_on import own_provider
-    from latspan import _runtime
+    from latspan._live.process import runtime as _runtime
 
     on = _for_the_rest_of_the_process.enter_context(own_provider())
     _runtime.install(on.runtime)
@@ -148,7 +148,7 @@ def _latspan_alone(telemetry: Telemetry) -> On:
 
 def _latspan_totals() -> Callable[[], Mapping[str, Total]]:
     import latspan
-    from latspan._units import in_unit
+    from latspan._model.units import in_unit
 
     before = latspan.snapshot()
 

@@ -15,10 +15,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
-from latspan._metrics import MetricValue
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Segment, Source
-from latspan._targets import parse_percentile_goal
+from latspan._model.goals import parse_percentile_goal
+from latspan._model.metrics import MetricValue
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Kind, Outcome, Segment, Source
 from latspan.cli import main
 from latspan.errors import LatspanError
 from latspan.testing._assertions import check_target

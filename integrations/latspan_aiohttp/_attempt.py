@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 from aiohttp import ClientSession, TraceConfig
 from aiohttp.tracing import Trace
 
-from latspan._instrument import Exchange
-from latspan._segments import SegmentName
+from latspan._live.instrument import Exchange
+from latspan._model.segments import SegmentName
 
 __all__ = ["Try", "of", "put"]
 

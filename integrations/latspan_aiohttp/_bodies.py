@@ -18,7 +18,13 @@ from typing import Any, Final
 
 from aiohttp import ClientResponse, StreamReader, client
 
-from latspan._instrument import BodyTracker, Exchange, Patches, body_tracker, handle_internal_errors
+from latspan._live.instrument import (
+    BodyTracker,
+    Exchange,
+    Patches,
+    body_tracker,
+    handle_internal_errors,
+)
 
 __all__ = ["followed", "patch_bodies", "track_content"]
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Exchange,
     Patches,
     SentRequest,
@@ -33,7 +33,7 @@ from latspan._instrument import (
     is_excluded,
     port_of,
 )
-from latspan._segments import SegmentName
+from latspan._model.segments import SegmentName
 from latspan_aiohttp import _attempt
 from latspan_aiohttp._attempt import Try
 from latspan_aiohttp._bodies import track_content

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from latspan._instrument import Patches, ServerRequest, handle_internal_errors, track_inside
+from latspan._live.instrument import Patches, ServerRequest, handle_internal_errors, track_inside
 from latspan_asgi._middleware import SERVED, App, Receive, Scope, Send, serve
 
 __all__ = ["handling", "serving"]

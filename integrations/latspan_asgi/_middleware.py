@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any, Final
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     ServerRequest,
     ServerTimingHeader,
     handle_internal_errors,

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
-from latspan._instrument import ServerRequest, ServerTimingHeader, handle_internal_errors
+from latspan._live.instrument import ServerRequest, ServerTimingHeader, handle_internal_errors
 
 __all__ = ["TrackedResponse", "as_text"]
 

@@ -7,7 +7,7 @@ package adds what is Django's own: the route, and the span of OpenTelemetry's in
 
 from __future__ import annotations
 
-from latspan._instrument import Instrumentor, Patches
+from latspan._live.instrument import Instrumentor, Patches
 
 __all__ = ["DjangoInstrumentor"]
 

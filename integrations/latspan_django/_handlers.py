@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Patches,
     ServerRequest,
     handle_internal_errors,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from latspan._instrument import Instrumentor, Patches
+from latspan._live.instrument import Instrumentor, Patches
 
 if TYPE_CHECKING:
-    from latspan._instrument import Warmer
+    from latspan._live.instrument import Warmer
 
 __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 

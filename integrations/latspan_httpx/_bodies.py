@@ -20,7 +20,7 @@ from contextlib import (
 from functools import partial
 from typing import Any
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     BODIES_ARE_FOLLOWED,
     BodyTracker,
     Patches,

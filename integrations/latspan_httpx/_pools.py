@@ -26,14 +26,14 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Attempt,
     Exchange,
     Patches,
     handle_internal_errors,
     log_internal_error,
 )
-from latspan._segments import SegmentName
+from latspan._model.segments import SegmentName
 from latspan_httpx._transport import current
 
 __all__ = ["Listener", "patch_pools"]

@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, Final
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Exchange,
     body_tracker,
     handle_internal_errors,

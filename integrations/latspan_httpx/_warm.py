@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from latspan._instrument import Attempt, Warmer, port_of
+from latspan._live.instrument import Attempt, Warmer, port_of
 from latspan_httpx._pools import Listener
 
 __all__ = ["warmer_of"]

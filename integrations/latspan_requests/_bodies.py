@@ -8,7 +8,7 @@ from typing import Any
 
 from urllib3.response import HTTPResponse
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     BODIES_ARE_FOLLOWED,
     Patches,
     body_tracker,

@@ -16,7 +16,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.response import HTTPResponse
 from urllib3.util import connection as sockets
 
-from latspan._instrument import Patches, handle_internal_errors
+from latspan._live.instrument import Patches, handle_internal_errors
 from latspan_requests._sending import UrlopenCall
 
 __all__ = ["patch_connections"]

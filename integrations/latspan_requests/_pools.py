@@ -14,7 +14,7 @@ from typing import Any
 
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from latspan._instrument import Patches
+from latspan._live.instrument import Patches
 from latspan_requests._sending import UrlopenCall, is_open
 
 __all__ = ["patch_pools"]

@@ -23,7 +23,7 @@ from typing import Any, Final
 from urllib3 import exceptions
 from urllib3.util import parse_url
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Exchange,
     SentRequest,
     body_tracker,
@@ -33,7 +33,7 @@ from latspan._instrument import (
     outcome_of_status,
     port_of,
 )
-from latspan._segments import Outcome, SegmentName
+from latspan._model.segments import Outcome, SegmentName
 from latspan_requests._bodies import at_its_end
 
 __all__ = ["UrlopenCall", "is_open"]

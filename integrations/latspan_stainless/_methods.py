@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     ModelMethod,
     patch_request_builder,
     patch_stream_holder,

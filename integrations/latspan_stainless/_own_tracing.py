@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from opentelemetry import context, trace
 
-from latspan._instrument import impersonate, inside
+from latspan._live.instrument import impersonate, inside
 
 __all__ = ["hide_current_span", "hide_current_span_async", "records_spans"]
 

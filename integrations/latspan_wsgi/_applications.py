@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Patches,
     handle_internal_errors,
     has_global_provider,

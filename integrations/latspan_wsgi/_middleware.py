@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from typing import Any, Final
 from wsgiref.util import request_uri
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     ServerRequest,
     ServerTimingHeader,
     handle_internal_errors,

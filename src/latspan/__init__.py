@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._lazy import lazy_getattr
+from latspan._base.lazy import lazy_getattr
 from latspan._version import __version__
 
 if TYPE_CHECKING:
-    from latspan._instrument import (
+    from latspan._live.instrument import (
         OpenScope,
         ScopeManager,
         WarmupResult,
@@ -23,21 +23,8 @@ if TYPE_CHECKING:
         uninstrument,
         warm,
     )
-    from latspan._recording import (
-        Distribution,
-        Exemplar,
-        Series,
-        SeriesKey,
-        Snapshot,
-        Subject,
-        read_snapshots,
-        write_interval,
-    )
-    from latspan._recording.folder import Recording, open_recording
-    from latspan._report import diagnose, report
-    from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
-    from latspan._segments import Kind, Source
-    from latspan._stages import (
+    from latspan._live.sdk import Config, configure, force_flush, shutdown, snapshot
+    from latspan._live.stages import (
         Degradation,
         Handoff,
         annotate,
@@ -49,9 +36,22 @@ if TYPE_CHECKING:
         stage,
         track_tokens,
     )
-    from latspan._tokens import TokenSource
-    from latspan._units import MetricUnit, TimeUnit
+    from latspan._model.recording import (
+        Distribution,
+        Exemplar,
+        Series,
+        SeriesKey,
+        Snapshot,
+        Subject,
+        read_snapshots,
+        write_interval,
+    )
+    from latspan._model.recording.folder import Recording, open_recording
+    from latspan._model.segments import Kind, Source
+    from latspan._model.tokens import TokenSource
+    from latspan._model.units import MetricUnit, TimeUnit
     from latspan.errors import LatspanError
+    from latspan.reports._process import diagnose, report
 
 __all__ = [
     "Config",
@@ -100,48 +100,48 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Config": "latspan._sdk",
-    "Degradation": "latspan._stages",
-    "Distribution": "latspan._recording",
-    "Exemplar": "latspan._recording",
-    "Handoff": "latspan._stages",
-    "Kind": "latspan._segments",
+    "Config": "latspan._live.sdk",
+    "Degradation": "latspan._live.stages",
+    "Distribution": "latspan._model.recording",
+    "Exemplar": "latspan._model.recording",
+    "Handoff": "latspan._live.stages",
+    "Kind": "latspan._model.segments",
     "LatspanError": "latspan.errors",
-    "MetricUnit": "latspan._units",
-    "OpenScope": "latspan._instrument",
-    "Recording": "latspan._recording.folder",
-    "ScopeManager": "latspan._instrument",
-    "Series": "latspan._recording",
-    "SeriesKey": "latspan._recording",
-    "Snapshot": "latspan._recording",
-    "Source": "latspan._segments",
-    "Subject": "latspan._recording",
-    "TimeUnit": "latspan._units",
-    "TokenSource": "latspan._tokens",
-    "WarmupResult": "latspan._instrument",
-    "annotate": "latspan._stages",
-    "attach": "latspan._stages",
-    "attributes": "latspan._instrument",
-    "auto_instrument": "latspan._instrument",
-    "batch": "latspan._stages",
-    "configure": "latspan._sdk",
-    "diagnose": "latspan._report",
-    "force_flush": "latspan._sdk",
-    "handoff": "latspan._stages",
-    "mark_degraded": "latspan._stages",
-    "mark_rejected": "latspan._stages",
-    "open_recording": "latspan._recording.folder",
-    "read_snapshots": "latspan._recording",
-    "report": "latspan._report",
-    "request": "latspan._instrument",
-    "shutdown": "latspan._sdk",
-    "snapshot": "latspan._sdk",
-    "stage": "latspan._stages",
-    "traced": "latspan._instrument",
-    "track_tokens": "latspan._stages",
-    "uninstrument": "latspan._instrument",
-    "warm": "latspan._instrument",
-    "write_interval": "latspan._recording",
+    "MetricUnit": "latspan._model.units",
+    "OpenScope": "latspan._live.instrument",
+    "Recording": "latspan._model.recording.folder",
+    "ScopeManager": "latspan._live.instrument",
+    "Series": "latspan._model.recording",
+    "SeriesKey": "latspan._model.recording",
+    "Snapshot": "latspan._model.recording",
+    "Source": "latspan._model.segments",
+    "Subject": "latspan._model.recording",
+    "TimeUnit": "latspan._model.units",
+    "TokenSource": "latspan._model.tokens",
+    "WarmupResult": "latspan._live.instrument",
+    "annotate": "latspan._live.stages",
+    "attach": "latspan._live.stages",
+    "attributes": "latspan._live.instrument",
+    "auto_instrument": "latspan._live.instrument",
+    "batch": "latspan._live.stages",
+    "configure": "latspan._live.sdk",
+    "diagnose": "latspan.reports._process",
+    "force_flush": "latspan._live.sdk",
+    "handoff": "latspan._live.stages",
+    "mark_degraded": "latspan._live.stages",
+    "mark_rejected": "latspan._live.stages",
+    "open_recording": "latspan._model.recording.folder",
+    "read_snapshots": "latspan._model.recording",
+    "report": "latspan.reports._process",
+    "request": "latspan._live.instrument",
+    "shutdown": "latspan._live.sdk",
+    "snapshot": "latspan._live.sdk",
+    "stage": "latspan._live.stages",
+    "traced": "latspan._live.instrument",
+    "track_tokens": "latspan._live.stages",
+    "uninstrument": "latspan._live.instrument",
+    "warm": "latspan._live.instrument",
+    "write_interval": "latspan._model.recording",
 }
 
 __getattr__ = lazy_getattr(__name__, _HOMES)

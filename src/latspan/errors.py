@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from latspan._shown import printable
+from latspan._base.shown import printable
 
 __all__ = [
     "ConfigError",

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Kind
 from latspan._study.traces._tiling import OFFSET_NS
 from latspan.cli import main
 from latspan.testing import Script, ScriptedServer

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 import latspan
-from latspan._segments import totals
+from latspan._model.segments import totals
 from latspan.testing import RequestRecord, Script, ScriptedServer, _capture, capture
 from support.stillness import when_still
 

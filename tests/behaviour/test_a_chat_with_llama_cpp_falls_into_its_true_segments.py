@@ -25,7 +25,7 @@ from typing import Any, Final
 import pytest
 
 from latspan import Source, TokenSource, auto_instrument, uninstrument
-from latspan._segments import SegmentName
+from latspan._model.segments import SegmentName
 from latspan.integrations import Outcome
 from latspan.testing import LlamaServer, RequestRecord, Segment, capture
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._targets import Arrivals, Change, QualityCheck, TrafficProfile, toml_of
+from latspan._model.goals import Arrivals, Change, QualityCheck, TrafficProfile, toml_of
 from latspan.testing import PayloadPart, Script, ScriptedServer
 from support.loops import chat
 from support.schemas import validated

@@ -9,7 +9,7 @@ import pytest
 
 from behaviour.programs.forks_recorders import RECORDS, WORKERS, durations_ns
 from latspan import Snapshot, read_snapshots
-from latspan._recording import read_tag
+from latspan._model.recording import read_tag
 from latspan.histogram import Histogram, decode
 from support.otlp import attributes_of
 from support.programs import run_program

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
-from latspan import _runtime
-from latspan._operations import LocalScope
-from latspan._runtime import Runtime
-from latspan._segments import Kind, Outcome
+from latspan._live.operations import LocalScope
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._model.segments import Kind, Outcome
 from latspan.errors import ConfigError
 from support.receivers import Refusing, refusing
 

@@ -11,12 +11,12 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 
 import latspan
-from latspan import _runtime
-from latspan._instrument import StreamTracker, aiter_tracked, iter_tracked, open_call
-from latspan._operations import ModelCall
-from latspan._recording import RequestRecord
-from latspan._segments import Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._live.instrument import StreamTracker, aiter_tracked, iter_tracked, open_call
+from latspan._live.operations import ModelCall
+from latspan._live.process import runtime as _runtime
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Outcome
+from latspan._model.wire.openai_chat import OPENAI_CHAT
 from support.receivers import receiving
 
 CHUNK = ChatCompletionChunk.model_validate(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._targets import Arrivals, PromptTemplate, TrafficProfile, toml_of
+from latspan._model.goals import Arrivals, PromptTemplate, TrafficProfile, toml_of
 from latspan.testing import Script, ScriptedServer
 from support.loops import chat
 from support.schemas import validated

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 import latspan
-from latspan import Snapshot, _log
+from latspan import Snapshot
+from latspan._base import log as _log
 from latspan.errors import EmptyHistogramError
 from latspan.testing import capture
 
@@ -30,8 +31,8 @@ QUESTIONS: dict[str, Callable[[Snapshot], object]] = {
 def instrumented_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what other tests were warned of, have instrumented and configured."""
     monkeypatch.setattr(_log, "_given", set[str]())
-    monkeypatch.setattr("latspan._instrument._discovery._switched_on", {})
-    monkeypatch.setattr("latspan._sdk._lifecycle._was_configured", False)
+    monkeypatch.setattr("latspan._live.instrument._discovery._switched_on", {})
+    monkeypatch.setattr("latspan._live.sdk._lifecycle._was_configured", False)
     yield
     latspan.shutdown()
     latspan.uninstrument()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan._recording.folder import open_recording
+from latspan._model.recording.folder import open_recording
 from latspan._study.diagnose import Conclusion, Diagnosis, diagnose, parse_goal
 from support.simulation import (
     FAULTS,

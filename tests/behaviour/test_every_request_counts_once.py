@@ -34,15 +34,15 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.resources import Resource
 
 from latspan import open_recording
-from latspan._export import ConsoleLines, metrics_parts
-from latspan._recording import Recorder
+from latspan._live.otel.export import ConsoleLines, metrics_parts
+from latspan._model.recording import Recorder
 from latspan._study.compare import run_of
 from latspan._study.measurement import summarize
+from latspan._study.render.measurement_json import measurement_document
 from latspan._study.sweep import judge
 from latspan.cli import main
 from latspan.integrations import Outcome, open_call, track_response
 from latspan.integrations.formats import ApiFormat, ChunkKind
-from latspan.reports._measurement_json import measurement_document
 from latspan.testing import Captured, LatspanCapture, ManualClock, capture
 from support.otlp import attributes_of
 from support.traffic import (

@@ -19,9 +19,9 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 
 from latspan import Kind, Snapshot, read_snapshots
-from latspan._clock import SystemClock
-from latspan._export import HistogramLogs, OtlpMetrics, PeriodicExport
-from latspan._recording import Recorder
+from latspan._base.clock import SystemClock
+from latspan._live.otel.export import HistogramLogs, OtlpMetrics, PeriodicExport
+from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment
 

@@ -19,8 +19,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import latspan
-from latspan import _runtime, read_snapshots
-from latspan._operations import HttpExchange, ModelCall
+from latspan import read_snapshots
+from latspan._live.operations import HttpExchange, ModelCall
+from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome, open_call
 from latspan.integrations.formats import OPENAI_CHAT
 from latspan_asgi import LatspanMiddleware as AsgiMiddleware

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 import latspan
-from latspan._export._export_errors import export_results
+from latspan._live.otel.export._export_errors import export_results
 from support.otlp import attributes_of
 from support.receivers import Receiver, Refusing, refusing
 
@@ -40,7 +40,7 @@ CASES: Final[dict[str, Case]] = {
 def receiver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusing]:
     """A receiver that rejects an item of each message; latspan is shut down afterwards."""
     protocol: Protocol = request.param
-    monkeypatch.setattr("latspan._log._given", set[str]())
+    monkeypatch.setattr("latspan._base.log._given", set[str]())
     export_results.clear()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
     monkeypatch.setenv("LATSPAN_PROTOCOL", protocol)

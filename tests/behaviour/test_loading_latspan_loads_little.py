@@ -67,7 +67,7 @@ def test_import_latspan_loads_no_other_package() -> None:
     """Neither OpenTelemetry, wrapt, a client library nor an integration."""
     loaded = loaded_by("import latspan")
 
-    assert among(loaded, "latspan") == {"latspan", "latspan._lazy", "latspan._version"}
+    assert among(loaded, "latspan") == {"latspan", "latspan._base.lazy", "latspan._version"}
     assert among(loaded, "opentelemetry", "wrapt", "numpy", *CLIENTS) == set()
     assert among(loaded, "latspan_openai", "latspan_httpx") == set()
 
@@ -76,13 +76,15 @@ def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
     """Decorators, stages and ``configure`` are cheap to import."""
     loaded = loaded_by("from latspan import traced, request, stage, configure")
 
-    assert among(loaded, "latspan._sdk") != set()
+    assert among(loaded, "latspan._live.sdk") != set()
     assert among(loaded, "opentelemetry.sdk", "opentelemetry.exporter", "wrapt", *CLIENTS) == set()
-    assert among(loaded, "latspan_openai", "latspan_httpx", "latspan._export") == set()
-    assert among(loaded, "latspan._timeline", "latspan._wire", "json") == set()
+    assert among(loaded, "latspan_openai", "latspan_httpx", "latspan._live.otel.export") == set()
+    assert among(loaded, "latspan._model.timeline", "latspan._model.wire", "json") == set()
 
 
-@pytest.mark.parametrize("statement", ["import latspan._sdk", "import latspan._instrument"])
+@pytest.mark.parametrize(
+    "statement", ["import latspan._live.sdk", "import latspan._live.instrument"]
+)
 def test_importing_the_packages_loads_no_sdk(statement: str) -> None:
     """Only ``configure`` imports the SDK."""
     assert among(loaded_by(statement), "opentelemetry.sdk", "wrapt", *CLIENTS) == set()
@@ -90,11 +92,14 @@ def test_importing_the_packages_loads_no_sdk(statement: str) -> None:
 
 def test_recording_does_not_load_the_file_formats() -> None:
     """An application that writes no log does not pay for them."""
-    loaded = loaded_by("import latspan._recording, latspan.histogram")
+    loaded = loaded_by("import latspan._model.recording, latspan.histogram")
 
     files = {module for module in loaded if module.startswith("latspan.histogram._log")}
     assert files == set()
-    assert among(loaded, "latspan.histogram._codec", "latspan._recording._log", "pyhdrh") == set()
+    assert (
+        among(loaded, "latspan.histogram._codec", "latspan._model.recording._log", "pyhdrh")
+        == set()
+    )
 
 
 def test_configuring_loads_only_what_is_enabled() -> None:
@@ -117,8 +122,8 @@ import json, sys, threading
 from support.held_imports import hold
 
 heavy = ["opentelemetry.sdk.trace", "opentelemetry.sdk.metrics", "google.protobuf", "{sender}",
-         "latspan._operations._call_end", "latspan._operations._scope_end",
-         "latspan._timeline._call", "latspan._recording._record"]
+         "latspan._live.operations._call_end", "latspan._live.operations._scope_end",
+         "latspan._model.timeline._call", "latspan._model.recording._record"]
 go_on = hold(*heavy)
 import latspan
 latspan.configure(endpoint="http://127.0.0.1:9", protocol="{protocol}")

@@ -10,8 +10,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 import latspan
-from latspan._export import resource_of
-from latspan._export._resource import application_resource
+from latspan._live.otel.export import resource_of
+from latspan._live.otel.export._resource import application_resource
 from support.receivers import receiving
 
 SHOP = Resource({"service.name": "shop", "team": "search"})

@@ -7,8 +7,8 @@ import sys
 
 FORK = """
 import os, threading
-from latspan._clock import SystemClock
-from latspan._recording import Recorder
+from latspan._base.clock import SystemClock
+from latspan._model.recording import Recorder
 from latspan.testing import RequestRecord
 from latspan import Kind
 from latspan.integrations import Outcome
@@ -66,7 +66,7 @@ print(began.is_set())
 INTERRUPTED = """
 import os, signal, sys, tempfile, threading
 import latspan
-from latspan import _runtime
+from latspan._live.process import runtime as _runtime
 from latspan.testing import RequestRecord
 from latspan import Kind
 from latspan.integrations import Outcome

@@ -16,8 +16,8 @@ import pytest
 
 import latspan
 from latspan import Kind
+from latspan._model.wire import DONE, encode_event
 from latspan._study.table import Table, read_table
-from latspan._wire import DONE, encode_event
 from support.measuring import measure
 
 pytest.importorskip("aiohttp")

@@ -345,7 +345,8 @@ def test_other_signals_do_not_interrupt_the_export() -> None:
 LOCKED: Final = """
 import os, signal
 import latspan
-from latspan import Kind, _runtime
+from latspan import Kind
+from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord
 
@@ -366,10 +367,11 @@ class Interrupting(dict):
     def items(self):
         if not signals:
             # As if the code that calls this method were interrupted.
-            exec("interrupt()", {"__name__": "latspan._recording", "interrupt": in_latspan})
+            exec("interrupt()", {"__name__": "latspan._model.recording", "interrupt": in_latspan})
         return super().items()
 
-in_latspan = type(interrupt)(interrupt.__code__, {**globals(), "__name__": "latspan._recording"})
+of_latspan = {**globals(), "__name__": "latspan._model.recording"}
+in_latspan = type(interrupt)(interrupt.__code__, of_latspan)
 recorder.record(
     RequestRecord(
         name="x",

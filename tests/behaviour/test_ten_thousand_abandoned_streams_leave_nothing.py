@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from tests.clients import conftest
 from tests.clients.conftest import MESSAGES, Driver, Leave, openai
 
-from latspan import _runtime
-from latspan._recording import Recorder
-from latspan._runtime import Runtime
-from latspan._spans import ApiSink
+from latspan._live.otel.spans import ApiSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import Script, ScriptedServer
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from latspan import Source
-from latspan._metrics import LATENCY_METRICS
+from latspan._model.metrics import LATENCY_METRICS
 from latspan.integrations import Outcome
 
 REQUESTS = 8

@@ -13,7 +13,7 @@ import pytest
 from latspan import Kind, Source
 from latspan._load._chat_client import ChatClient
 from latspan._load._endpoint import Endpoint
-from latspan._wire import DONE, encode_event
+from latspan._model.wire import DONE, encode_event
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, capture
 from latspan_aiohttp import AiohttpInstrumentor

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
-from latspan._instrument import ServerRequest
+from latspan._live.instrument import ServerRequest
 from latspan.errors import ConfigError, MissingExtraError
 from latspan.testing import LlamaServer, Script, ScriptedServer
 from support.loopback import Loopback, Reply, whole

@@ -15,11 +15,11 @@ import pytest
 from opentelemetry import trace
 
 import latspan
-from latspan import _runtime
-from latspan._instrument import ServerRequest, open_call
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._live.instrument import ServerRequest, open_call
+from latspan._live.process import runtime as _runtime
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Kind, Outcome
+from latspan._model.wire.openai_chat import OPENAI_CHAT
 from support.programs import PROGRAMS
 from support.receivers import Receiver, receiving
 

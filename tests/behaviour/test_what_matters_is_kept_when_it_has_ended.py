@@ -17,12 +17,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import latspan
-from latspan import _runtime
-from latspan._export import PrivateSink
-from latspan._recording import Recorder
-from latspan._runtime import Runtime
-from latspan._sampling import SamplingSink
-from latspan._sdk import _pipeline
+from latspan._live.otel.export import PrivateSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._live.sampling import SamplingSink
+from latspan._live.sdk import _pipeline
+from latspan._model.recording import Recorder
 from latspan.testing import ManualClock, Script, scripted_transport
 from support.fleet import instances_of
 from support.programs import run_program

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from latspan import Kind, Source, write_interval
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._recording import Recorder
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._model.recording import Recorder
 from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, RequestRecord, Segment

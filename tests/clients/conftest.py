@@ -24,8 +24,8 @@ from typing import Any, Final
 import pytest
 
 import latspan
-from latspan import _runtime
-from latspan._nanoseconds import NS_PER_MS
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._live.process import runtime as _runtime
 from latspan.testing import Captured, ManualClock, Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
 

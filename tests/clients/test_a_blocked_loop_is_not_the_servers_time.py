@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from latspan._segments import totals
+from latspan._model.segments import totals
 from latspan.testing import RequestRecord, Script, ScriptedServer, ServedRequest, _capture, capture
 from tests.clients.conftest import MESSAGES, openai
 from tests.conftest import Measured

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from latspan import Kind
-from latspan._nanoseconds import NS_PER_MS as MS
+from latspan._base.nanoseconds import NS_PER_MS as MS
 from latspan.integrations import Outcome
 from latspan.testing import Captured, capture
 from tests.clients.conftest import MESSAGES, Driver

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import _runtime
-from latspan._operations import ModelCall, end_left_operations
+from latspan._live.operations import ModelCall, end_left_operations
+from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk

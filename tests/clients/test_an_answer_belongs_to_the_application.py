@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from latspan import _runtime
-from latspan._recording import Recorder
-from latspan._runtime import Runtime
-from latspan._spans import NoSink
+from latspan._live.otel.spans import NoSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import Driver, with_every_sdk

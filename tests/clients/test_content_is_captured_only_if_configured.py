@@ -12,12 +12,12 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
 from latspan import Source, TokenSource
-from latspan._operations import abandon_open_operations
-from latspan._operations._open_operations import open_operations
-from latspan._sdk._worker import Worker
-from latspan._spans import ApiSink
-from latspan._tokens import Estimator
-from latspan._wire import Content
+from latspan._live.operations import abandon_open_operations
+from latspan._live.operations._open_operations import open_operations
+from latspan._live.otel.spans import ApiSink
+from latspan._live.process.worker import Worker
+from latspan._model.tokens import Estimator
+from latspan._model.wire import Content
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script, TokenCounts, capture
 from support.encodings import BYTES

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from latspan import Kind, Source
-from latspan._nanoseconds import NS_PER_MS
+from latspan._base.nanoseconds import NS_PER_MS
 from latspan.integrations import Outcome
 from latspan.testing import (
     Captured,

@@ -15,11 +15,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
-from latspan import _runtime
-from latspan._operations import abandon_open_operations, active_scope, end_left_operations
-from latspan._recording import Recorder
-from latspan._runtime import Runtime
-from latspan._spans import ApiSink, NoSink
+from latspan._live.operations import abandon_open_operations, active_scope, end_left_operations
+from latspan._live.otel.spans import ApiSink, NoSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import Runtime
+from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import MESSAGES, Driver, Leave, with_every_sdk

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from latspan import Kind
-from latspan._tokens import counted_by_provider
-from latspan._wire import ApiFormat, as_data, output_messages
-from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
-from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
-from latspan._wire.cohere_chat import COHERE_CHAT
-from latspan._wire.gemini_generate import GEMINI_GENERATE_CONTENT
-from latspan._wire.ollama_chat import OLLAMA_CHAT
+from latspan._model.tokens import counted_by_provider
+from latspan._model.wire import ApiFormat, as_data, output_messages
+from latspan._model.wire.bedrock_converse import BEDROCK_CONVERSE
+from latspan._model.wire.bedrock_invoke import BEDROCK_INVOKE
+from latspan._model.wire.cohere_chat import COHERE_CHAT
+from latspan._model.wire.gemini_generate import GEMINI_GENERATE_CONTENT
+from latspan._model.wire.ollama_chat import OLLAMA_CHAT
 from latspan.integrations import Outcome
 from latspan.testing import Captured, Ending, Script, ScriptedServer, capture
 

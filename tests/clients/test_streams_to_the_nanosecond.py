@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from latspan import Kind, Source, TokenSource
-from latspan._units import BILLIONTHS
+from latspan._model.units import BILLIONTHS
 from latspan.integrations import Outcome
 from latspan.testing import (
     Captured,

@@ -8,7 +8,7 @@ import pytest
 
 import latspan
 from latspan import Kind
-from latspan._operations import ModelCall
+from latspan._live.operations import ModelCall
 from latspan.integrations import Outcome, open_call
 from latspan.integrations.formats import OPENAI_CHAT
 from latspan.testing import Captured, Script

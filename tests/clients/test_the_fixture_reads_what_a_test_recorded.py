@@ -150,7 +150,7 @@ from threading import Thread
 
 import openai
 
-from latspan._internal_errors import handle_internal_errors
+from latspan._base.internal_errors import handle_internal_errors
 
 ANSWER = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": 5}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan._nanoseconds import NS_PER_MS as MS
+from latspan._base.nanoseconds import NS_PER_MS as MS
 from latspan.testing import Captured, RequestRecord
 from tests.clients.conftest import Driver
 

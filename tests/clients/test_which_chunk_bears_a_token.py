@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from latspan._nanoseconds import NS_PER_MS as MS
-from latspan._wire import ChunkKind
+from latspan._base.nanoseconds import NS_PER_MS as MS
+from latspan._model.wire import ChunkKind
 from latspan.integrations.formats import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver

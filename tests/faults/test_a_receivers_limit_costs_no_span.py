@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from latspan._export import otlp_spans
-from latspan._sdk._global_provider import Lead
-from latspan._sdk._span_export import SpanExport
+from latspan._live.otel.export import otlp_spans
+from latspan._live.sdk._global_provider import Lead
+from latspan._live.sdk._span_export import SpanExport
 from support.receivers import Protocol, refusing
 
 CONTENT = "w" * 9_000

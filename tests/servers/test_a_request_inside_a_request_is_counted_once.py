@@ -11,8 +11,8 @@ from opentelemetry.trace import SpanKind
 
 import latspan
 from latspan import Kind
-from latspan._instrument import open_call
-from latspan._operations import ModelCall
+from latspan._live.instrument import open_call
+from latspan._live.operations import ModelCall
 from latspan.errors import EmptyHistogramError, UnknownNameError
 from latspan.integrations import Outcome
 from latspan.integrations.formats import OPENAI_CHAT

@@ -20,9 +20,11 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import Kind, Source, _log, _runtime
-from latspan._operations import LocalScope
-from latspan._operations._contents import KEPT_ONE_BY_ONE
+from latspan import Kind, Source
+from latspan._base import log as _log
+from latspan._live.operations import LocalScope
+from latspan._live.operations._contents import KEPT_ONE_BY_ONE
+from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side, capture
 from tests.servers.conftest import MS, App, Server, answering

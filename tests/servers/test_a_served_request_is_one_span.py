@@ -13,8 +13,9 @@ from opentelemetry.instrumentation.utils import suppress_http_instrumentation
 from opentelemetry.trace import SpanKind, StatusCode
 
 import latspan
-from latspan import Kind, _runtime
-from latspan._operations import ModelCall
+from latspan import Kind
+from latspan._live.operations import ModelCall
+from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, RequestRecord, Side, capture
 from latspan_asgi import LatspanMiddleware

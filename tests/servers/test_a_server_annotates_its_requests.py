@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import Kind, _log
+from latspan import Kind
+from latspan._base import log as _log
 from latspan.errors import UnknownNameError
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord

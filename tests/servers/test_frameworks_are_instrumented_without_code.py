@@ -33,7 +33,7 @@ import latspan
 import latspan_asgi
 import latspan_wsgi
 from latspan import Kind
-from latspan._instrument import ServerRequest
+from latspan._live.instrument import ServerRequest
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Side, capture
 from latspan_asgi import StarletteInstrumentor

@@ -14,7 +14,7 @@ from opentelemetry import trace
 
 import latspan
 from latspan import Handoff, Kind
-from latspan._operations import LocalScope, active_scope
+from latspan._live.operations import LocalScope, active_scope
 from latspan.integrations import Outcome
 from tests.servers.conftest import MS, App, Client, Server, answering
 

@@ -147,8 +147,8 @@ def test_a_stage_that_is_still_open_is_not_sent(server: Server) -> None:
 
 def test_a_client_reads_it_as_evidence(server: Server) -> None:
     """The same names on both sides."""
-    from latspan import _evidence as evidence
-    from latspan._wire import ResponseMetadata
+    from latspan._model import evidence
+    from latspan._model.wire import ResponseMetadata
 
     client = server.serve(
         _staged(server, _streaming(server)), server_timing=["queue", "prefill"], hold_headers=True

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import Kind, _runtime, semconv
-from latspan._evidence.gen_ai_latency import read_span
+from latspan import Kind, semconv
+from latspan._live.process import runtime as _runtime
+from latspan._model.evidence.gen_ai_latency import read_span
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side
 from tests.servers.conftest import MS, App, Client, Server, answering

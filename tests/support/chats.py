@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import openai
 
-from latspan._clock import SystemClock
+from latspan._base.clock import SystemClock
 from latspan.testing import RequestRecord
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latspan import Kind, semconv
-from latspan._recording.folder import RecordFile, begin_recording
+from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan._study.compare import Run, run_of_records
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from latspan._operations import HttpExchange, ModelCall
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._live.operations import HttpExchange, ModelCall
+from latspan._model.wire.openai_chat import OPENAI_CHAT
 
 __all__ = ["promoted_to_chat"]
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from latspan._study.loop import Loop, Result, Task, assess, fingerprints_of
-from latspan._targets import (
+from latspan._model.goals import (
     Change,
     InferencePath,
     Preset,
@@ -17,6 +16,7 @@ from latspan._targets import (
     preset_path,
     toml_of,
 )
+from latspan._study.loop import Loop, Result, Task, assess, fingerprints_of
 
 __all__ = ["Story", "chat"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from latspan import Kind
-from latspan._nanoseconds import NS_PER_MS
-from latspan._recording.folder import RecordFile, begin_recording
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, Side
 

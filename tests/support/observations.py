@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from latspan._nanoseconds import NS_PER_MS
-from latspan._segments import Outcome, ReportedTimings, SegmentName
-from latspan._timeline import Attempt, CallObservation, Reads
-from latspan._wire import ChunkKind
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.segments import Outcome, ReportedTimings, SegmentName
+from latspan._model.timeline import Attempt, CallObservation, Reads
+from latspan._model.wire import ChunkKind
 
 __all__ = ["any_observation", "attempt_in_ms", "reads_in_ms"]
 

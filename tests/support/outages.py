@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latspan._export._export_errors import ExportErrors
+from latspan._live.otel.export._export_errors import ExportErrors
 
 __all__ = ["forget_outages"]
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from latspan._instrument import Attempt
-from latspan._nanoseconds import NS_PER_MS
-from latspan._segments import ReportedTimings
-from latspan._timeline import CallObservation, Reads
-from latspan._wire import ChunkKind, ResponseMetadata
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._live.instrument import Attempt
+from latspan._model.segments import ReportedTimings
+from latspan._model.timeline import CallObservation, Reads
+from latspan._model.wire import ChunkKind, ResponseMetadata
 
 MS = NS_PER_MS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from latspan import open_recording
-from latspan._recording.folder import join_recording
+from latspan._model.recording.folder import join_recording
 from latspan._study.compare import Run, run_of
 from latspan._study.sweep import PathSweep, judge
 from support.measurements import call, load_test, step

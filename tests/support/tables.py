@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._segments import Kind
+from latspan._model.segments import Kind
 from latspan._study.diagnose import (
     Facts,
     Goal,

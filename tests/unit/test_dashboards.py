@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from latspan import semconv
-from latspan._export._metric_definitions import FORMS
+from latspan._live.otel.export._metric_definitions import FORMS
 from support.grafana import GRAFANA, Query, dashboards, datasources, queries
 
 GUIDE: Final = Path(__file__).resolve().parents[2] / "docs" / "guides" / "grafana.md"

@@ -13,8 +13,8 @@ import pytest
 
 import latspan
 from latspan import semconv, testing
-from latspan._segments import Kind, Mark, Outcome, SegmentName, Source, Stage
-from latspan._tokens import TokenSource
+from latspan._model.segments import Kind, Mark, Outcome, SegmentName, Source, Stage
+from latspan._model.tokens import TokenSource
 from latspan.errors import LatspanError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,17 +7,17 @@ import time
 import pytest
 
 from latspan import semconv
-from latspan._clock import ManualClock, SystemClock
-from latspan._metrics import (
+from latspan._base.clock import ManualClock, SystemClock
+from latspan._base.nanoseconds import to_seconds
+from latspan._model.metrics import (
     CONVENTION_METRICS,
     METRICS,
     metric_named,
     stalls,
     time_per_output_token,
 )
-from latspan._nanoseconds import to_seconds
-from latspan._segments import Segment, Source, totals
-from latspan._units import MetricUnit, from_unit, in_metric_unit, in_unit
+from latspan._model.segments import Segment, Source, totals
+from latspan._model.units import MetricUnit, from_unit, in_metric_unit, in_unit
 from latspan.errors import (
     ConfigError,
     LatspanError,

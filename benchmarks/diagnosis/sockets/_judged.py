@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from diagnosis.sockets._fault import Answer, Made
-from latspan._recording.folder import open_recording
+from latspan._model.recording.folder import open_recording
 from latspan._study.diagnose import Conclusion, Diagnosis, diagnose_recording, parse_goal
 
 __all__ = ["Judged", "Result", "judged"]

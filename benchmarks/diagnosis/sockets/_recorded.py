@@ -21,7 +21,7 @@ from typing import Final
 
 from diagnosis.sockets._fault import Made, parameters_of
 from diagnosis.sockets._faults import FAULTS
-from latspan._recording.folder import open_recording
+from latspan._model.recording.folder import open_recording
 from latspan._study.measurement import summarize
 from latspan._study.table import read_table
 

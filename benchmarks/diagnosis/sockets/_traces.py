@@ -24,7 +24,7 @@ from _table import markdown
 from diagnosis.sockets._fault import Answer, Made, answers, parameters_of
 from diagnosis.sockets._faults import FAULTS
 from diagnosis.sockets._load import ENDPOINT
-from latspan._recording.folder import open_recording
+from latspan._model.recording.folder import open_recording
 from latspan._study.diagnose import (
     Diagnosis,
     diagnose_recording,

@@ -16,11 +16,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, cast
 
-from latspan._instrument import outcome_of, request
+from latspan._base.shown import foreign
+from latspan._live.instrument import outcome_of, request
 from latspan._load._progress import Answer
 from latspan._load._prompts import PromptSet
-from latspan._segments import Outcome
-from latspan._shown import foreign
+from latspan._model.segments import Outcome
 from latspan.errors import MeasurementError
 
 __all__ = ["CallableSender", "FunctionExitError", "load_callable"]

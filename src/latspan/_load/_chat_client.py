@@ -13,18 +13,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from latspan._instrument import BodyTracker, error_type_of, open_call, outcome_of
-from latspan._instrument._outcomes import is_error
+from latspan._live.instrument import BodyTracker, error_type_of, open_call, outcome_of
+from latspan._live.instrument._outcomes import is_error
 from latspan._load._http import CONNECTION_FAILED, body_of, cause_of, open_session, target
 from latspan._load._progress import Answer
-from latspan._segments import Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._model.segments import Outcome
+from latspan._model.wire.openai_chat import OPENAI_CHAT
 
 if TYPE_CHECKING:
     import aiohttp
 
+    from latspan._live.operations import ModelCall
     from latspan._load._endpoint import Endpoint
-    from latspan._operations import ModelCall
 
 __all__ = ["ChatClient"]
 

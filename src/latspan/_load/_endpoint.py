@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
 from urllib.parse import quote, urlsplit
 
-from latspan._shown import HIDDEN, address, without_repeats
+from latspan._base.shown import HIDDEN, address, without_repeats
 from latspan._version import __version__
 from latspan.errors import ConfigError
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from latspan._base.shown import foreign
 from latspan._load._chat_client import ChatClient
 from latspan._load._endpoint import Endpoint, HttpAnswer
 from latspan._load._http import CUT_SHORT, list_models, text_of
 from latspan._load._progress import Answer
 from latspan._load._prompts import Prompt, PromptSet
-from latspan._segments import Outcome
-from latspan._shown import foreign
-from latspan._targets import CacheState
+from latspan._model.goals import CacheState
+from latspan._model.segments import Outcome
 from latspan.errors import MeasurementError
 
 __all__ = ["ChatSettings", "EndpointSender", "find_model"]

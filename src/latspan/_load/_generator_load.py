@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan.histogram import Histogram
 
 __all__ = ["GeneratorLoad"]

@@ -12,8 +12,8 @@ import asyncio
 import io
 from typing import Final
 
-from latspan._instrument import is_excluded
-from latspan._instrument._discovery import instrumentor_of
+from latspan._live.instrument import is_excluded
+from latspan._live.instrument._discovery import instrumentor_of
 from latspan._load._endpoint import Endpoint, HttpAnswer
 from latspan.errors import InstrumentationError, MeasurementError, MissingExtraError
 

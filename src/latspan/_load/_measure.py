@@ -21,20 +21,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from latspan import _runtime, semconv
-from latspan._instrument import auto_instrument
+from latspan import semconv
+from latspan._live.instrument import auto_instrument
+from latspan._live.operations import with_attributes
+from latspan._live.process import runtime as _runtime
+from latspan._live.sdk import configure, force_flush, shutdown, stop_polling
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
 from latspan._load._plan import Phase, Step
 from latspan._load._progress import Answer, Progress
 from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
-from latspan._operations import with_attributes
-from latspan._recording import RequestRecord
-from latspan._recording.folder import Manifest, Reserve, begin_recording
-from latspan._sdk import configure, force_flush, shutdown, stop_polling
-from latspan._segments import Kind
-from latspan._targets import CacheState, Target
+from latspan._model.goals import CacheState, Target
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import Manifest, Reserve, begin_recording
+from latspan._model.segments import Kind
 from latspan.errors import MeasurementError, RecordingError
 
 __all__ = ["Display", "MeasureSettings", "measure"]

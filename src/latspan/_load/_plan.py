@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._load._schedule import Schedule, closed_loop, open_loop
-from latspan._nanoseconds import NS_PER_S
-from latspan._targets import Arrivals
+from latspan._model.goals import Arrivals
 
 __all__ = ["Phase", "Step", "cut_to", "ladder", "step_of"]
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from latspan._load._plan import Phase
-from latspan._segments import Outcome
+from latspan._model.segments import Outcome
 from latspan.histogram import Histogram
 
 __all__ = ["Answer", "Progress"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._shown import printable, without_repeats
+from latspan._base.shown import printable, without_repeats
 from latspan.errors import ConfigError
 
 __all__ = ["Prompt", "PromptSet", "fingerprint", "generated", "prompts_like", "read_prompts"]

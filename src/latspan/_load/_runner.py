@@ -25,12 +25,12 @@ from statistics import median
 from typing import Any, Final, Protocol
 
 from latspan import semconv
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._live.operations import with_attributes
+from latspan._live.otel.spans import AttributeValue
 from latspan._load._generator_load import GeneratorLoad
 from latspan._load._plan import Phase, Step
 from latspan._load._progress import Answer, Progress
-from latspan._nanoseconds import NS_PER_S
-from latspan._operations import with_attributes
-from latspan._spans import AttributeValue
 
 __all__ = ["Sender", "StepRunner"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice, repeat
 from typing import Any, Final
 
-from latspan._nanoseconds import NS_PER_S
-from latspan._targets import Arrivals
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.goals import Arrivals
 from latspan.errors import ConfigError
 
 __all__ = ["Schedule", "closed_loop", "gaps_ns", "open_loop", "replayed"]

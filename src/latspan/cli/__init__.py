@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn
 
-from latspan._shown import location, printable
-from latspan._spelling import nearest
+from latspan._base.shown import location, printable
+from latspan._base.spelling import nearest
 from latspan._version import __version__
 from latspan.cli import (
     _capacity,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from latspan.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
-    from latspan._targets import Target
+    from latspan._model.goals import Target
 
 __all__ = [
     "counting_number",
@@ -118,7 +118,7 @@ def _no_number(text: str) -> None:
 
 def target_limit(text: str) -> Target:
     """Return a target such as ``p95 ttft <= 500ms``."""
-    from latspan._targets import Target, parse_percentile_goal
+    from latspan._model.goals import Target, parse_percentile_goal
 
     try:
         goal = parse_percentile_goal(text)

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan.cli._argument_types import positive_number, positive_numbers
 from latspan.cli._command import Command
 from latspan.cli._exit_codes import INCONCLUSIVE, MISSED
@@ -15,9 +15,9 @@ from latspan.cli._judging import add_forms, print_result, require_study
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
-    from latspan._recording.folder import Recording
+    from latspan._model.goals import InferencePath
+    from latspan._model.recording.folder import Recording
     from latspan._study.capacity import CapacityStudy
-    from latspan._targets import InferencePath
 
 __all__ = ["COMMAND"]
 
@@ -94,8 +94,8 @@ def _run(arguments: argparse.Namespace) -> int:
     require_study()
 
     from latspan._study.capacity import read_ladder, study_capacity
-    from latspan.reports._capacity import CapacityReport
-    from latspan.reports._capacity_json import capacity_document
+    from latspan._study.render.capacity import CapacityReport
+    from latspan._study.render.capacity_json import capacity_document
 
     path, recordings = _read(arguments.sources)
     metric, percentile, limit_s = _goal(arguments, path, recordings[0])
@@ -118,8 +118,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _read(sources: list[str]) -> tuple[InferencePath | None, list[Recording]]:
     """Return the inference path, if one is named, and the recordings."""
-    from latspan._recording.folder import is_recording, open_recording
-    from latspan._targets import SUFFIX, read_inference_path
+    from latspan._model.goals import SUFFIX, read_inference_path
+    from latspan._model.recording.folder import is_recording, open_recording
 
     if len(sources) == 1 and not is_recording(sources[0]) and not Path(sources[0]).is_dir():
         name = sources[0].removesuffix(SUFFIX)
@@ -135,7 +135,7 @@ def _newest_ladder(name: str) -> Recording:
     Raises:
         ConfigError: There is none.
     """
-    from latspan._recording.folder import is_recording, open_recording
+    from latspan._model.recording.folder import is_recording, open_recording
 
     ladders: list[tuple[str, Recording]] = []
     folders = Path(_FOLDER).iterdir() if Path(_FOLDER).is_dir() else ()
@@ -165,7 +165,7 @@ def _goal(
         ConfigError: The text is not a goal, or the metric does not depend on a queue.
         UnknownNameError: There is no such metric.
     """
-    from latspan._targets import Target, requested_goal
+    from latspan._model.goals import Target, requested_goal
 
     targets = (
         tuple(

@@ -148,13 +148,13 @@ def _save(runs: Sequence[Run], file: str) -> None:
 def _print(found: Comparison, groups: Sequence[Comparison], arguments: argparse.Namespace) -> None:
     from rich.console import RenderableType
 
-    from latspan.cli._replacing import replacing
-    from latspan.reports._comparison import ComparisonReport
-    from latspan.reports._comparison_json import (
+    from latspan._study.render.comparison import ComparisonReport
+    from latspan._study.render.comparison_json import (
         comparison_document,
         comparison_junit,
         comparison_markdown,
     )
+    from latspan.cli._replacing import replacing
 
     if arguments.junit is not None:
         with replacing(arguments.junit) as path:

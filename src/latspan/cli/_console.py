@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Final, TextIO
 
-from latspan._shown import printable
+from latspan._base.shown import printable
 
 __all__ = [
     "OutputError",

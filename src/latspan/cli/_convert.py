@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from latspan._drawing import count
-from latspan._shown import location
+from latspan._base.shown import location
+from latspan._model.text import count
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.errors import ConfigError
@@ -14,7 +14,7 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from latspan._recording import RequestRecord
+    from latspan._model.recording import RequestRecord
 
 __all__ = ["COMMAND"]
 
@@ -63,7 +63,7 @@ def _shown(error: OSError, path: str) -> str:
 
 
 def _write_recording(path: str, folder: str) -> int:
-    from latspan._recording.folder import is_recording
+    from latspan._model.recording.folder import is_recording
     from latspan._study.traces import convert
 
     if is_recording(path):
@@ -82,7 +82,7 @@ def _write_recording(path: str, folder: str) -> int:
 
 
 def _write_table(path: str, file: str) -> int:
-    from latspan._recording.folder import is_recording, open_recording
+    from latspan._model.recording.folder import is_recording, open_recording
     from latspan._study.traces import read_any, require_parquet, write_parquet
     from latspan.cli._replacing import replacing
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import address, foreign
+from latspan._base.shown import address, foreign
 from latspan.cli._argument_types import counting_number
 from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, ModelServer, chats, send
 from latspan.cli._command import Command
@@ -20,7 +20,7 @@ from latspan.cli._progress import progress
 from latspan.errors import InstrumentationError, MissingExtraError
 
 if TYPE_CHECKING:
-    from latspan._recording import Snapshot
+    from latspan._model.recording import Snapshot
 
 __all__ = ["COMMAND"]
 
@@ -200,8 +200,8 @@ def _printer() -> Callable[[Snapshot], None]:
     except MissingExtraError as error:
         # The demo needs more than the drawing package: its own extra includes all of them.
         raise MissingExtraError(error.package, extra="demo") from error
-    from latspan._report import report_of_snapshot
-    from latspan._sdk import expectations, read_config
+    from latspan._live.sdk import expectations, read_config
+    from latspan.reports._process import report_of_snapshot
 
     def show(snapshot: Snapshot) -> None:
         from rich.console import Console
@@ -214,7 +214,7 @@ def _printer() -> Callable[[Snapshot], None]:
 
 
 def _print_json(snapshot: Snapshot) -> None:
-    from latspan.reports._json import demo_document
+    from latspan._study.render.report_json import demo_document
 
     with output() as out:
         print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False), file=out)

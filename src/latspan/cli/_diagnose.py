@@ -21,10 +21,10 @@ from latspan.cli._where import add_by, add_where, selected
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
-    from latspan._recording.folder import Recording
+    from latspan._model.goals import Target
+    from latspan._model.recording.folder import Recording
     from latspan._study.diagnose import Diagnosis
     from latspan._study.traces import TraceQuery
-    from latspan._targets import Target
 
 __all__ = ["COMMAND"]
 
@@ -121,12 +121,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     require_study()
 
-    from latspan._recording.folder import open_recording
-    from latspan._segments import Kind
+    from latspan._model.goals import read_inference_path
+    from latspan._model.recording.folder import open_recording
+    from latspan._model.segments import Kind
     from latspan._study.diagnose import Goal, diagnose_source, goal_of, parse_goal
     from latspan._study.loop import Task
-    from latspan._targets import read_inference_path
-    from latspan.reports._diagnosis_json import diagnosis_document
+    from latspan._study.render.diagnosis_json import diagnosis_document
 
     source: str = arguments.source
     named = _named(source, arguments)
@@ -182,7 +182,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _named(source: str, arguments: argparse.Namespace) -> NamedPath | None:
     """Return the inference path that the source names; ``None`` for every other source."""
-    from latspan._targets import SUFFIX, file_of
+    from latspan._model.goals import SUFFIX, file_of
 
     if not source.endswith(SUFFIX) and Path(source).exists():
         return None
@@ -264,8 +264,8 @@ def _window(text: str) -> float:
 def _print(
     diagnosis: Diagnosis, source: str, chosen: Mapping[str, str], arguments: argparse.Namespace
 ) -> None:
+    from latspan._study.render.diagnosis_json import diagnosis_document, diagnosis_markdown
     from latspan.reports import DiagnosisReport
-    from latspan.reports._diagnosis_json import diagnosis_document, diagnosis_markdown
 
     print_result(
         arguments,

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import foreign
+from latspan._base.shown import foreign
 from latspan.cli._argument_types import positive_number
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_lines, print_message
@@ -24,8 +24,8 @@ from latspan.cli._supervisor import end_as
 from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
-    from latspan._instrument import Integration
-    from latspan._sdk._doctor import Examination
+    from latspan._live.instrument import Integration
+    from latspan._live.sdk._doctor import Examination
 
 __all__ = ["COMMAND"]
 
@@ -126,7 +126,7 @@ def _examined(timeout_s: float) -> Examination:
     with _rejected_variables_explained():
         # latspan itself imports it on first use.
         import_module("opentelemetry.propagate")
-        from latspan._sdk._doctor import examine
+        from latspan._live.sdk._doctor import examine
 
         return examine(timeout_s)
 

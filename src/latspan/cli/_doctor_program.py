@@ -12,19 +12,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from latspan._segments import KIND_NOUNS
-from latspan._shown import printable
+from latspan._base.shown import printable
+from latspan._model.segments import KIND_NOUNS
 from latspan.cli._rows import Row, section, variable_rows, verdict
 from latspan.cli._supervisor import supervise
 
 if TYPE_CHECKING:
-    from latspan._sdk._observation import (
+    from latspan._live.sdk._observation import (
         Exported,
         Finding,
         Library,
         ProcessObservation,
     )
-    from latspan._sdk._variables import VariableFinding
+    from latspan._live.sdk._variables import VariableFinding
 
 __all__ = ["SCHEMA", "ProgramReport", "document_of", "lines_of", "observe_program"]
 
@@ -80,8 +80,8 @@ def observe_program(path: str, program: list[str]) -> tuple[int, ProgramReport]:
     Raises:
         OSError: The program cannot be executed.
     """
-    from latspan._sdk._observation import read_observations
-    from latspan._sdk._zero_code import OBSERVATION_FOLDER, environment_for
+    from latspan._live.sdk._observation import read_observations
+    from latspan._live.sdk._zero_code import OBSERVATION_FOLDER, environment_for
 
     # What latspan has printed comes before the output of the program.
     sys.stdout.flush()
@@ -94,9 +94,9 @@ def observe_program(path: str, program: list[str]) -> tuple[int, ProgramReport]:
 
 
 def _report(program: str, exit_code: int, observations: list[ProcessObservation]) -> ProgramReport:
-    from latspan._instrument import integrations
-    from latspan._sdk._observation import exports_of, findings_of, libraries_of, recorded_in
-    from latspan._sdk._variables import examine_variables, readable_config
+    from latspan._live.instrument import integrations
+    from latspan._live.sdk._observation import exports_of, findings_of, libraries_of, recorded_in
+    from latspan._live.sdk._variables import examine_variables, readable_config
 
     config, unreadable, _ = readable_config(os.environ)
     return ProgramReport(
@@ -150,7 +150,7 @@ def _ended(code: int) -> str:
 
 
 def _process_rows(processes: tuple[ProcessObservation, ...]) -> Iterator[Row]:
-    from latspan._sdk._observation import labels_of
+    from latspan._live.sdk._observation import labels_of
 
     labelled = list(zip(processes, labels_of(processes), strict=True))
     # The first process is the program itself.
@@ -205,8 +205,8 @@ def _library_rows(libraries: tuple[Library, ...]) -> Iterator[Row]:
 
 
 def _export_rows(report: ProgramReport) -> Iterator[Row]:
-    from latspan._sdk._connectivity_probe import explained
-    from latspan._sdk._zero_code import requests_export
+    from latspan._live.sdk._connectivity_probe import explained
+    from latspan._live.sdk._zero_code import requests_export
 
     has_endpoint = requests_export(os.environ)
     for endpoint in sorted({each.endpoint for each in report.processes if each.endpoint}):

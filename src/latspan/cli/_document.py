@@ -58,8 +58,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with needs_study():
         from latspan._study.loop import Task, loop_of
-        from latspan._workflow import write_pages
-        from latspan.reports._write_up import missing_of, write_up_document
+        from latspan._study.render.pages import write_pages
+        from latspan._study.render.write_up import missing_of, write_up_document
 
     named = named_path(arguments.name, arguments)
     if named is None:

@@ -14,8 +14,8 @@ from latspan.cli._where import add_where, selected
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
+    from latspan._study.render.histogram_rows import HistogramRow
     from latspan.histogram import HistogramLogWriter, LoggedInterval, LogTotals
-    from latspan.reports._histogram_rows import HistogramRow
 
 __all__ = ["COMMAND"]
 
@@ -137,8 +137,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from latspan.reports._histogram_json import histogram_show_document
-    from latspan.reports._histogram_rows import refuse_absent_values
+    from latspan._study.render.histogram_json import histogram_show_document
+    from latspan._study.render.histogram_rows import refuse_absent_values
 
     # A missing package is reported before long files are read, not after it.
     show = _print_json if arguments.json else _printer()
@@ -148,7 +148,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(histogram_show_document(totals, rows, by=arguments.by))
         return 0
-    from latspan.reports._histogram_tables import HistogramsTable
+    from latspan._study.render.histogram_tables import HistogramsTable
 
     by = tuple(arguments.by)
     show(
@@ -165,8 +165,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from latspan.reports._histogram_json import histogram_diff_document
-    from latspan.reports._histogram_rows import refuse_absent_values
+    from latspan._study.render.histogram_json import histogram_diff_document
+    from latspan._study.render.histogram_rows import refuse_absent_values
 
     show = _print_json if arguments.json else _printer()
     before, after = (_read(arguments, [path]) for path in (arguments.before, arguments.after))
@@ -175,7 +175,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(histogram_diff_document(before, after, by=arguments.by))
         return 0
-    from latspan.reports._histogram_tables import HistogramDiffTable
+    from latspan._study.render.histogram_tables import HistogramDiffTable
 
     show(HistogramDiffTable(before, after, tuple(arguments.by), unit=arguments.unit))
     return 0
@@ -185,8 +185,8 @@ def _read(
     arguments: argparse.Namespace, files: Sequence[str]
 ) -> tuple[LogTotals, list[HistogramRow]]:
     """Return the merged contents of the files, and the requested rows."""
+    from latspan._study.render.histogram_rows import rows_of
     from latspan.cli._histogram_files import totals_of
-    from latspan.reports._histogram_rows import rows_of
 
     totals = totals_of(files)
     where = selected(arguments.where)

@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from latspan._targets import SUFFIX, Preset, preset_path, toml_of
+    from latspan._model.goals import SUFFIX, Preset, preset_path, toml_of
 
     # Both forms are accepted, as by every command that reads the file.
     name: str = arguments.name.removesuffix(SUFFIX)

@@ -49,13 +49,13 @@ def _run(arguments: argparse.Namespace) -> int:
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     from latspan._load import measure
-    from latspan._recording.folder import join_recording, open_recording
+    from latspan._model.recording.folder import join_recording, open_recording
     from latspan._study.diagnose import lacks_calibration
     from latspan._study.loop import Task
     from latspan._study.measurement import measured_kind, summarize
+    from latspan._study.render.measurement_json import measurement_document
     from latspan._study.table import read_table
     from latspan.cli._measure_display import LiveDisplay
-    from latspan.reports._measurement_json import measurement_document
 
     named = named_path(arguments.target, arguments)
     settings = settings_of(arguments)
@@ -112,7 +112,7 @@ def _plan(settings: MeasureSettings) -> list[str]:
 def _print(measurement: Measurement, document: dict[str, object], *, as_json: bool) -> None:
     from rich.console import Console
 
-    from latspan.reports._measurement import MeasurementReport
+    from latspan._study.render.measurement import MeasurementReport
 
     with output() as out:
         if as_json:

@@ -8,9 +8,9 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from latspan._drawing import count, milliseconds
+from latspan._model.text import count, milliseconds
+from latspan._study.render.measurement import load_in_words
 from latspan.cli._console import print_message
-from latspan.reports._measurement import load_in_words
 
 if TYPE_CHECKING:
     from latspan._load import Progress, Step

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from latspan._shown import address, foreign
+from latspan._base.shown import address, foreign
 from latspan.cli._argument_types import (
     counting_number,
     counting_numbers,
@@ -28,7 +28,7 @@ from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan._load import MeasureSettings, PromptSet, Step
-    from latspan._targets import InferencePath, Target
+    from latspan._model.goals import InferencePath, Target
 
 __all__ = ["OVERRIDING", "add_options", "folder_of", "settings_of"]
 
@@ -253,7 +253,7 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
         ConfigError: They contradict each other, or a file cannot be read.
     """
     from latspan._load import Endpoint, MeasureSettings
-    from latspan._targets import CacheState
+    from latspan._model.goals import CacheState
 
     name, path = _described(arguments.target)
     what = arguments.target if path is None else path.endpoint
@@ -308,7 +308,7 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
 
 def _refuse_metrics_of_calls(targets: Sequence[Target]) -> None:
     """Refuse a target that no request of a function has, before the load is sent."""
-    from latspan._metrics import OF_REQUESTS
+    from latspan._model.metrics import OF_REQUESTS
 
     for target in targets:
         if target.metric not in OF_REQUESTS:
@@ -322,7 +322,7 @@ def _described(target: str) -> tuple[str, InferencePath | None]:
     """Return the name of what is measured, and its inference path if it is one."""
     if "://" in target:
         return address(target), None
-    from latspan._targets import SUFFIX, read_inference_path
+    from latspan._model.goals import SUFFIX, read_inference_path
 
     if ":" in target and not target.endswith(SUFFIX):
         module, _, attribute = target.partition(":")
@@ -369,7 +369,7 @@ def _steps(
 ) -> tuple[Sequence[Step], bool]:
     """Return the steps, and whether they end at saturation."""
     from latspan._load import cut_to, ladder, replayed, step_of
-    from latspan._targets import Arrivals
+    from latspan._model.goals import Arrivals
 
     chosen = [
         name for name in ("rate", "concurrency", "replay") if getattr(arguments, name) is not None
@@ -426,7 +426,7 @@ def _steps(
 
 def _pattern(arguments: argparse.Namespace, traffic: Any) -> tuple[Any, list[float], float]:
     """Return the pattern of the arrivals, its levels, and the burstiness."""
-    from latspan._targets import Arrivals
+    from latspan._model.goals import Arrivals
 
     burstiness = arguments.burstiness or (traffic.burstiness if traffic else None) or 0.5
     levels: list[float] | None = arguments.concurrency
@@ -451,8 +451,8 @@ def _pattern(arguments: argparse.Namespace, traffic: Any) -> tuple[Any, list[flo
 def _starts_in(folder: str) -> list[int]:
     """Return the starts of the outermost requests of a recording, without warm-up and drain."""
     from latspan import semconv
-    from latspan._recording.folder import open_recording
-    from latspan._segments import Kind
+    from latspan._model.recording.folder import open_recording
+    from latspan._model.segments import Kind
 
     starts: dict[Kind, list[int]] = {}
     for record in open_recording(folder).records():
@@ -474,7 +474,7 @@ def _prompts(
     seed: int,
 ) -> PromptSet:
     from latspan._load import generated, prompts_like, read_prompts
-    from latspan._recording.folder import is_recording
+    from latspan._model.recording.folder import is_recording
 
     file: str = arguments.prompts or (path.prompt.prompts if path is not None else "")
     known = [step.warmup + 2 * step.measured for step in steps if step.measured is not None]
@@ -493,7 +493,7 @@ def _lengths_in(folder: str) -> Iterator[int]:
     Raises:
         ConfigError: The recording has none.
     """
-    from latspan._recording.folder import open_recording
+    from latspan._model.recording.folder import open_recording
 
     found = False
     for record in open_recording(folder).records("call"):

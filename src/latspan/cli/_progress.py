@@ -78,7 +78,7 @@ def reading() -> Generator[None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    from latspan._recording.folder import watched_reading
+    from latspan._model.recording.folder import watched_reading
 
     columns = (
         TextColumn("  {task.description}"),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from latspan._metrics import DEFAULT_EXPECTATIONS
+from latspan._model.metrics import DEFAULT_EXPECTATIONS
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._judging import require_study
@@ -15,7 +15,7 @@ from latspan.cli._progress import reading
 from latspan.cli._where import add_by, add_where, selected
 
 if TYPE_CHECKING:
-    from latspan._recording.folder import Recording
+    from latspan._model.recording.folder import Recording
 
 __all__ = ["COMMAND"]
 
@@ -48,7 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from latspan._recording.folder import open_recording
+    from latspan._model.recording.folder import open_recording
 
     recording = open_recording(arguments.recording)
     where, by = selected(arguments.where), arguments.by
@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
 
-    from latspan._report import report_of_recording, reports_of_parts
+    from latspan.reports._process import report_of_recording, reports_of_parts
 
     if where or by is not None:
         with reading():
@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _print_document(recording: Recording, where: Mapping[str, str], by: str | None) -> None:
-    from latspan.reports._json import demo_document
+    from latspan._study.render.report_json import demo_document
 
     notes: Sequence[str] = ()
     if where or by is not None:

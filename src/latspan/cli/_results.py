@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import HIDDEN, foreign
+from latspan._base.shown import HIDDEN, foreign
 from latspan.cli._console import print_message
 from latspan.errors import RecordingError
 
 if TYPE_CHECKING:
+    from latspan._model.goals import InferencePath, Target
     from latspan._study.loop import Task
-    from latspan._targets import InferencePath, Target
 
 __all__ = ["NamedPath", "known_paths", "named_path"]
 
@@ -91,7 +91,7 @@ class NamedPath:
 
 def known_paths() -> str:
     """Return a sentence about the inference paths of the current folder."""
-    from latspan._targets import files_in
+    from latspan._model.goals import files_in
 
     try:
         names = [shlex.quote(each.stem) for each in files_in(Path())]
@@ -114,8 +114,8 @@ def named_path(what: str, arguments: argparse.Namespace) -> NamedPath | None:
     Raises:
         ConfigError: The file of the inference path does not exist or is invalid.
     """
+    from latspan._model.goals import SUFFIX, file_of, read_inference_path
     from latspan._study.loop import fingerprints_of
-    from latspan._targets import SUFFIX, file_of, read_inference_path
 
     if "://" in what or (":" in what and not what.endswith(SUFFIX)):
         return None

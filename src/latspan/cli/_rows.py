@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from latspan._shown import printable
+from latspan._base.shown import printable
 
 if TYPE_CHECKING:
-    from latspan._sdk._variables import VariableFinding
+    from latspan._live.sdk._variables import VariableFinding
 
 __all__ = ["Row", "section", "variable_rows", "verdict"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._model.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.cli._supervisor import end_as, supervise
@@ -21,7 +21,7 @@ from latspan.errors import ConfigError, LatspanError
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan._recording.folder import Manifest
+    from latspan._model.recording.folder import Manifest
 
 __all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
 
@@ -87,7 +87,7 @@ def program_after_dashes(program: list[str]) -> list[str]:
 
 def _become(path: str, program: list[str]) -> int:
     """Replace this process by the program; return an exit code only if that fails."""
-    from latspan._sdk._zero_code import environment_for
+    from latspan._live.sdk._zero_code import environment_for
 
     environment = environment_for(dict(os.environ), becomes=True)
     # Python ignores these signals, and the program would inherit that.
@@ -103,8 +103,8 @@ def _become(path: str, program: list[str]) -> int:
 
 def _run_to_end(path: str, program: list[str], *, record: str | None, report: bool) -> int:
     """Run the program to its end, record it, print the report, and end as the program ended."""
-    from latspan._recording.folder import begin_recording
-    from latspan._sdk._zero_code import environment_for
+    from latspan._live.sdk._zero_code import environment_for
+    from latspan._model.recording.folder import begin_recording
 
     if report:
         # First, because a missing package is reported before the run, not after it.
@@ -140,7 +140,7 @@ def _run_to_end(path: str, program: list[str], *, record: str | None, report: bo
 
 def _print_recording(record: str, off_reason: str | None) -> None:
     """Print where the recording is, and what to do with it."""
-    from latspan._recording.folder import open_recording
+    from latspan._model.recording.folder import open_recording
 
     print_message(f"recorded in {record}")
     if off_reason is not None:
@@ -152,9 +152,9 @@ def _print_recording(record: str, off_reason: str | None) -> None:
 
 def _expectations() -> tuple[Expectations, str | None]:
     """Return the expectations of streams, and why the environment leaves latspan off, if so."""
-    from latspan._recording import SDK_DISABLED
-    from latspan._sdk import expectations, read_config
-    from latspan._sdk._lifecycle import is_sdk_disabled
+    from latspan._live.sdk import expectations, read_config
+    from latspan._live.sdk._lifecycle import is_sdk_disabled
+    from latspan._model.recording import SDK_DISABLED
 
     try:
         expected = expectations(read_config({}))
@@ -167,7 +167,7 @@ def _expectations() -> tuple[Expectations, str | None]:
 @contextmanager
 def _temporary_folder() -> Generator[str]:
     """Create a folder for the records of the program, and delete it at the end of the block."""
-    from latspan._recording.folder import prepare
+    from latspan._model.recording.folder import prepare
 
     with ExitStack() as deleted:
         try:
@@ -187,8 +187,8 @@ def _temporary_folder() -> Generator[str]:
 def _print_report(folder: str, expected: Expectations, off_reason: str | None) -> None:
     from rich.console import Console
 
-    from latspan._recording.folder import Recording
-    from latspan._report import report_of_recording
+    from latspan._model.recording.folder import Recording
+    from latspan.reports._process import report_of_recording
 
     recording = Recording(Path(folder), {})
     report = report_of_recording(recording, expected, empty_reason=off_reason)

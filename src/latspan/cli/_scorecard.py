@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
             import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
         scorecard, notes = _read(arguments)
     if arguments.json:
-        from latspan.reports._scorecard_json import scorecard_document
+        from latspan._study.render.scorecard_json import scorecard_document
 
         document = scorecard_document(scorecard, notes)
         with output() as out:
@@ -84,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
 
-    from latspan.reports._scorecard import ScorecardTable
+    from latspan._study.render.scorecard import ScorecardTable
 
     with output() as out:
         Console(highlight=False, file=out).print(ScorecardTable(scorecard, notes), crop=False)
@@ -92,9 +92,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Scorecard, list[str]]:
-    from latspan._segments import Kind
+    from latspan._model.goals import read_inference_path
+    from latspan._model.segments import Kind
     from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source
-    from latspan._targets import read_inference_path
 
     if arguments.target and arguments.by != "inference_path":
         raise ConfigError(

@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from rich.console import Console
 
         from latspan._study.loop import loops_in
-        from latspan.reports._status import StatusReport, status_document
+        from latspan._study.render.status import StatusReport, status_document
 
     folder = Path(arguments.folder)
     paths = loops_in(folder)

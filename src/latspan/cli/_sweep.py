@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from latspan._drawing import listed
+from latspan._model.text import listed
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._exit_codes import INCONCLUSIVE, NOT_INTERPRETABLE, exit_code_of, most_urgent
@@ -21,8 +21,8 @@ from latspan.cli._measure_options import OVERRIDING
 from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
+    from latspan._study.loop import Rounds
     from latspan._study.sweep import PathSweep
-    from latspan._workflow import Rounds
     from latspan.cli._sweep_plan import Planned, SweepPlan
 
 __all__ = ["COMMAND"]
@@ -220,7 +220,7 @@ def _print_errors(plan: SweepPlan) -> None:
 def _dry_run(plan: SweepPlan, arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from latspan.reports._sweep import SweepPlanTable
+    from latspan._study.render.sweep import SweepPlanTable
 
     runs: int = arguments.runs
     errors = {name: error.message for name, error in plan.errors.items()}
@@ -231,7 +231,7 @@ def _dry_run(plan: SweepPlan, arguments: argparse.Namespace) -> int:
 
 
 def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
-    from latspan._workflow import measure_rounds
+    from latspan._study.loop import measure_rounds
 
     now = datetime.now().astimezone()
     folder = arguments.output or Path("sweeps") / f"{now:%Y%m%d-%H%M%S}"
@@ -314,8 +314,8 @@ def _print(
     *,
     interrupted: bool,
 ) -> None:
-    from latspan.reports._sweep import SweepReport
-    from latspan.reports._sweep_json import sweep_document
+    from latspan._study.render.sweep import SweepReport
+    from latspan._study.render.sweep_json import sweep_document
 
     traffic = None
     if plan.traffic is not None:
@@ -332,7 +332,7 @@ def _print(
 
 def _keep(swept: list[PathSweep], plan: SweepPlan, done: Rounds) -> None:
     from latspan._study.loop import Task
-    from latspan.reports._sweep_json import kept_document
+    from latspan._study.render.sweep_json import kept_document
 
     planned = {each.name: each for each in plan.paths}
     for each in swept:

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from latspan._study.render.sweep import PlannedRow
 from latspan.cli._measure_options import add_options, settings_of
 from latspan.cli._results import NamedPath, named_path
 from latspan.errors import ConfigError, LatspanError
-from latspan.reports._sweep import PlannedRow
 
 if TYPE_CHECKING:
     from latspan._load import MeasureSettings
+    from latspan._model.goals import InferencePath
     from latspan._study.loop import Listed, Result
     from latspan._study.sweep import Traffic
-    from latspan._targets import InferencePath
 
 __all__ = ["Planned", "SweepPlan", "given_options", "plan_sweep"]
 
@@ -223,7 +223,7 @@ def _parsed(what: str, options: Sequence[str]) -> argparse.Namespace:
 
 def _load_of(path: InferencePath, factor: float | None) -> tuple[str, ...]:
     """Return the options that multiply the load of an inference path."""
-    from latspan._targets import Arrivals
+    from latspan._model.goals import Arrivals
 
     if factor is None:
         return ()

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import foreign
+from latspan._base.shown import foreign
 from latspan.cli._command import Command
 from latspan.cli._console import on_terminal, output, print_message
 from latspan.cli._exit_codes import exit_code_of
@@ -27,8 +27,8 @@ from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan._study.compare import Run
+    from latspan._study.loop import QualityCommand
     from latspan._study.verify import Quality, Verification
-    from latspan._workflow import QualityCommand
 
 __all__ = ["COMMAND"]
 
@@ -154,10 +154,9 @@ def _run(arguments: argparse.Namespace) -> int:
     require_study()
 
     from latspan._study.compare import question, runs_in
-    from latspan._study.loop import Task
+    from latspan._study.loop import INVALID_RUNS, Task
+    from latspan._study.render.verification import verification_document
     from latspan._study.verify import LEVERS, lever_named, verify
-    from latspan._workflow import INVALID_RUNS
-    from latspan.reports._verification import verification_document
 
     if arguments.levers:
         with output() as out:
@@ -217,7 +216,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _complete(arguments: argparse.Namespace, named: NamedPath) -> None:
     """Take the arguments that are not given from the file of an inference path."""
-    from latspan._targets import requested_goal
+    from latspan._model.goals import requested_goal
 
     change, quality = named.path.change, named.path.quality
     if arguments.runs is None:
@@ -298,7 +297,7 @@ def _prepared(arguments: argparse.Namespace, prefix: str) -> tuple[Path, Quality
         arguments: The command line.
         prefix: Beginning of the name of the folder.
     """
-    from latspan._workflow import QualityCommand
+    from latspan._study.loop import QualityCommand
 
     now = datetime.now().astimezone()
     folder = Path(arguments.output or f"verifications/{prefix}{now:%Y%m%d-%H%M%S-%f}")
@@ -325,7 +324,7 @@ def _folders(
         folder: Folder of the recordings.
         quality: Check of the quality of both sides.
     """
-    from latspan._workflow import Order, Plan, measure_both
+    from latspan._study.loop import Order, Plan, measure_both
 
     if arguments.recorded is not None:
         before, after = map(Path, arguments.recorded)
@@ -372,7 +371,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _print(found: Verification, arguments: argparse.Namespace) -> None:
-    from latspan.reports._verification import (
+    from latspan._study.render.verification import (
         VerificationReport,
         verification_document,
         verification_markdown,

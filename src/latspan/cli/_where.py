@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from latspan._shown import printable
+from latspan._base.shown import printable
 from latspan.cli._argument_types import name_and_value
 from latspan.errors import ConfigError
 

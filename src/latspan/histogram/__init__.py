@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._lazy import lazy_getattr
+from latspan._base.lazy import lazy_getattr
 from latspan.histogram._histogram import Histogram
 from latspan.histogram._rank import values_needed
 

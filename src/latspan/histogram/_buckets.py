@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 
 __all__ = [
     "HALF_MAGNITUDE",

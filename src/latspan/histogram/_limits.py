@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from sys import getsizeof
 from typing import Final
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan.errors import HistogramFormatError
 from latspan.histogram._histogram import Histogram
 

@@ -18,7 +18,7 @@ from decimal import Decimal
 from operator import mul
 from typing import Final, NamedTuple
 
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan.errors import HistogramFormatError
 from latspan.histogram._buckets import (
     HALF_MAGNITUDE,

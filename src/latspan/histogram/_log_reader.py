@@ -23,7 +23,7 @@ from pathlib import Path
 from sys import getsizeof
 from typing import Final, NamedTuple, NoReturn
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan.errors import HistogramFormatError
 from latspan.histogram._codec import DecodedBuckets, decode_buckets
 from latspan.histogram._limits import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
-from latspan._slices import give_way
+from latspan._base.slices import give_way
 from latspan.errors import HistogramFormatError, HistogramWriteError
 from latspan.histogram._histogram import Histogram
 from latspan.histogram._log_lines import (

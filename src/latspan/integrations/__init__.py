@@ -12,7 +12,7 @@ integrations of HTTP clients and servers are part of latspan and use private mod
 
 from __future__ import annotations
 
-from latspan._instrument import (
+from latspan._live.instrument import (
     Call,
     Instrumentor,
     Patches,
@@ -23,7 +23,7 @@ from latspan._instrument import (
     patch_stream,
     track_response,
 )
-from latspan._segments import Outcome
+from latspan._model.segments import Outcome
 
 __all__ = [
     "Call",

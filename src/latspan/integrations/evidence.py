@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from latspan._evidence._sources import EvidenceSource
-from latspan._segments import ReportedTimings
-from latspan._wire import ResponseMetadata
+from latspan._model.evidence._sources import EvidenceSource
+from latspan._model.segments import ReportedTimings
+from latspan._model.wire import ResponseMetadata
 
 __all__ = ["EvidenceSource", "ReportedTimings", "ResponseMetadata"]

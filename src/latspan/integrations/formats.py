@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latspan._lazy import lazy_getattr
-from latspan._wire import ApiFormat, ChunkKind, Usage, get_path
+from latspan._base.lazy import lazy_getattr
+from latspan._model.wire import ApiFormat, ChunkKind, Usage, get_path
 
 if TYPE_CHECKING:
-    from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
-    from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
-    from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
-    from latspan._wire.cohere_chat import COHERE_CHAT
-    from latspan._wire.gemini_generate import GEMINI_GENERATE_CONTENT
-    from latspan._wire.mistral_chat import MISTRAL_CHAT, MISTRAL_FIM
-    from latspan._wire.ollama_chat import OLLAMA_CHAT, OLLAMA_GENERATE
-    from latspan._wire.openai_chat import OPENAI_CHAT
-    from latspan._wire.openai_completions import OPENAI_COMPLETIONS
-    from latspan._wire.openai_embeddings import OPENAI_EMBEDDINGS
-    from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
+    from latspan._model.wire.anthropic_messages import ANTHROPIC_MESSAGES
+    from latspan._model.wire.bedrock_converse import BEDROCK_CONVERSE
+    from latspan._model.wire.bedrock_invoke import BEDROCK_INVOKE
+    from latspan._model.wire.cohere_chat import COHERE_CHAT
+    from latspan._model.wire.gemini_generate import GEMINI_GENERATE_CONTENT
+    from latspan._model.wire.mistral_chat import MISTRAL_CHAT, MISTRAL_FIM
+    from latspan._model.wire.ollama_chat import OLLAMA_CHAT, OLLAMA_GENERATE
+    from latspan._model.wire.openai_chat import OPENAI_CHAT
+    from latspan._model.wire.openai_completions import OPENAI_COMPLETIONS
+    from latspan._model.wire.openai_embeddings import OPENAI_EMBEDDINGS
+    from latspan._model.wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
 
 __all__ = [
     "ANTHROPIC_MESSAGES",
@@ -45,19 +45,19 @@ __all__ = [
 __getattr__ = lazy_getattr(
     __name__,
     {
-        "ANTHROPIC_MESSAGES": "latspan._wire.anthropic_messages",
-        "BEDROCK_CONVERSE": "latspan._wire.bedrock_converse",
-        "BEDROCK_INVOKE": "latspan._wire.bedrock_invoke",
-        "COHERE_CHAT": "latspan._wire.cohere_chat",
-        "GEMINI_GENERATE_CONTENT": "latspan._wire.gemini_generate",
-        "MISTRAL_CHAT": "latspan._wire.mistral_chat",
-        "MISTRAL_FIM": "latspan._wire.mistral_chat",
-        "OLLAMA_CHAT": "latspan._wire.ollama_chat",
-        "OLLAMA_GENERATE": "latspan._wire.ollama_chat",
-        "OPENAI_CHAT": "latspan._wire.openai_chat",
-        "OPENAI_COMPLETIONS": "latspan._wire.openai_completions",
-        "OPENAI_EMBEDDINGS": "latspan._wire.openai_embeddings",
-        "OPENAI_RESPONSES": "latspan._wire.openai_responses",
-        "OPENAI_RESPONSES_FETCHED": "latspan._wire.openai_responses",
+        "ANTHROPIC_MESSAGES": "latspan._model.wire.anthropic_messages",
+        "BEDROCK_CONVERSE": "latspan._model.wire.bedrock_converse",
+        "BEDROCK_INVOKE": "latspan._model.wire.bedrock_invoke",
+        "COHERE_CHAT": "latspan._model.wire.cohere_chat",
+        "GEMINI_GENERATE_CONTENT": "latspan._model.wire.gemini_generate",
+        "MISTRAL_CHAT": "latspan._model.wire.mistral_chat",
+        "MISTRAL_FIM": "latspan._model.wire.mistral_chat",
+        "OLLAMA_CHAT": "latspan._model.wire.ollama_chat",
+        "OLLAMA_GENERATE": "latspan._model.wire.ollama_chat",
+        "OPENAI_CHAT": "latspan._model.wire.openai_chat",
+        "OPENAI_COMPLETIONS": "latspan._model.wire.openai_completions",
+        "OPENAI_EMBEDDINGS": "latspan._model.wire.openai_embeddings",
+        "OPENAI_RESPONSES": "latspan._model.wire.openai_responses",
+        "OPENAI_RESPONSES_FETCHED": "latspan._model.wire.openai_responses",
     },
 )

@@ -10,12 +10,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from latspan._metrics import Expectations
+from latspan._model.metrics import Expectations
 from latspan.reports._extra import needs_study
 
 if TYPE_CHECKING:
-    from latspan.reports._diagnosis import DiagnosisReport
-    from latspan.reports._report import Report, Waterfall
+    from latspan._study.render.diagnosis import DiagnosisReport
+    from latspan._study.render.report import Report, Waterfall
 
 __all__ = [
     "DiagnosisReport",
@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 _DRAWN_BY: Final = {
-    "DiagnosisReport": "_diagnosis",
-    "Report": "_report",
-    "Waterfall": "_report",
+    "DiagnosisReport": "diagnosis",
+    "Report": "report",
+    "Waterfall": "report",
 }
 
 
@@ -35,5 +35,5 @@ def __getattr__(name: str) -> object:
     if name not in _DRAWN_BY:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     with needs_study():
-        module = importlib.import_module(f"{__name__}.{_DRAWN_BY[name]}")
+        module = importlib.import_module(f"latspan._study.render.{_DRAWN_BY[name]}")
     return getattr(module, name)

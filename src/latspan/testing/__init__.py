@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._lazy import lazy_getattr
+from latspan._base.lazy import lazy_getattr
 
 if TYPE_CHECKING:
-    from latspan._clock import Clock, ManualClock
-    from latspan._metrics import MetricValue
-    from latspan._recording import RequestRecord
-    from latspan._segments import Segment, SegmentTotal, Side
-    from latspan._tokens import TokenCounts
+    from latspan._base.clock import Clock, ManualClock
+    from latspan._model.metrics import MetricValue
+    from latspan._model.recording import RequestRecord
+    from latspan._model.segments import Segment, SegmentTotal, Side
+    from latspan._model.tokens import TokenCounts
     from latspan.testing._capture import Captured, capture
     from latspan.testing._fixture import LatspanCapture
     from latspan.testing._llama import LlamaServer, LogLine
@@ -54,24 +54,24 @@ __all__ = [
 
 _HOMES: Final = {
     "Captured": "_capture",
-    "Clock": "latspan._clock",
+    "Clock": "latspan._base.clock",
     "Ending": "_script",
     "LatspanCapture": "_fixture",
     "LlamaServer": "_llama",
     "LogLine": "_llama",
-    "ManualClock": "latspan._clock",
-    "MetricValue": "latspan._metrics",
+    "ManualClock": "latspan._base.clock",
+    "MetricValue": "latspan._model.metrics",
     "PayloadPart": "_script",
-    "RequestRecord": "latspan._recording",
+    "RequestRecord": "latspan._model.recording",
     "Script": "_script",
     "ScriptedServer": "_server",
-    "Segment": "latspan._segments",
-    "SegmentTotal": "latspan._segments",
+    "Segment": "latspan._model.segments",
+    "SegmentTotal": "latspan._model.segments",
     "ServedRequest": "_served",
     "ServerFlavor": "_script",
-    "Side": "latspan._segments",
+    "Side": "latspan._model.segments",
     "Step": "_script",
-    "TokenCounts": "latspan._tokens",
+    "TokenCounts": "latspan._model.tokens",
     "WriteRecord": "_served",
     "capture": "_capture",
     "scripted_transport": "_transport",

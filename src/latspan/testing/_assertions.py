@@ -16,12 +16,12 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
-from latspan._nanoseconds import NS_PER_MS
-from latspan._recording import RequestRecord
-from latspan._recording.folder import host_conditions
-from latspan._segments import KIND_NOUNS, Kind
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.goals import PercentileGoal
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import host_conditions
+from latspan._model.segments import KIND_NOUNS, Kind
 from latspan._study.stats import Verdict, requests_needed, target_verdict
-from latspan._targets import PercentileGoal
 from latspan._version import __version__
 from latspan.errors import ConfigError
 from latspan.testing._folder_lock import locked

@@ -10,17 +10,17 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latspan import _runtime
-from latspan._clock import Clock, SystemClock
-from latspan._event_loop import EventLoops
-from latspan._export import PrivateSink
-from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._operations import end_left_operations
-from latspan._recording import Recorder, RequestRecord, Snapshot
-from latspan._runtime import Runtime, no_watch
-from latspan._sdk._api_variables import propagates
-from latspan._sdk._lifecycle import explained
-from latspan._sdk._loading import load_later_modules
+from latspan._base.clock import Clock, SystemClock
+from latspan._live.operations import end_left_operations
+from latspan._live.otel.export import PrivateSink
+from latspan._live.process import runtime as _runtime
+from latspan._live.process.event_loop import EventLoops
+from latspan._live.process.loading import load_later_modules
+from latspan._live.process.runtime import Runtime, no_watch
+from latspan._live.sdk._api_variables import propagates
+from latspan._live.sdk._lifecycle import explained
+from latspan._model.metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._model.recording import Recorder, RequestRecord, Snapshot
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
 __all__ = ["Captured", "capture"]

@@ -7,13 +7,13 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
-from latspan._instrument import auto_instrument, instrumented, uninstrument
-from latspan._recording import NO_DEFAULT, Distribution, RequestRecord
-from latspan._sdk import read_config
-from latspan._segments import Kind
-from latspan._targets import parse_percentile_goal
-from latspan._text import texts_of
-from latspan._units import TimeUnit
+from latspan._base.text import texts_of
+from latspan._live.instrument import auto_instrument, instrumented, uninstrument
+from latspan._live.sdk import read_config
+from latspan._model.goals import parse_percentile_goal
+from latspan._model.recording import NO_DEFAULT, Distribution, RequestRecord
+from latspan._model.segments import Kind
+from latspan._model.units import TimeUnit
 from latspan.errors import ConfigError
 from latspan.testing._assertions import Undecided, add_to_baseline, check_no_worse, check_target
 from latspan.testing._capture import Captured, capture
@@ -155,7 +155,7 @@ class LatspanCapture(Captured):
 
         A failing test shows it: ``assert percentile < 500, latspan_capture.diagnose("p95 ttft")``.
         """
-        from latspan._report import diagnose
+        from latspan.reports._process import diagnose
 
         return diagnose(goal, limit_ms=limit_ms, kind=kind, snapshot=self.snapshot())
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan.errors import ConfigError, MissingExtraError, ServerStartError
 from latspan.testing._child import ChildProcess
 

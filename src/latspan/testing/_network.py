@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import count
 
-from latspan._clock import ManualClock
-from latspan._nanoseconds import NS_PER_S
-from latspan._units import from_unit
+from latspan._base.clock import ManualClock
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.units import from_unit
 from latspan.testing._http import HttpRequest, RequestReader
 from latspan.testing._payloads import InvalidRequestError, ModelRequest, read_request
 from latspan.testing._script import Script

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from latspan._units import from_unit
+from latspan._model.units import from_unit
 from latspan.errors import UnknownNameError
 
 __all__ = [

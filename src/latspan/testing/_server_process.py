@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan.testing._child import STOP
 from latspan.testing._http import HttpRequest, MalformedRequestError, RequestReader
 from latspan.testing._messages import script_from_json, served_to_json

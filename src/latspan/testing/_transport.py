@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, overload
 
-from latspan._clock import ManualClock
+from latspan._base.clock import ManualClock
 from latspan.errors import MissingExtraError
 from latspan.testing._network import Network
 from latspan.testing._script import Script

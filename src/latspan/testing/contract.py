@@ -20,11 +20,12 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar, Final, cast
 
-from latspan import _runtime, semconv
-from latspan._instrument._discovery import instrumentor_of
-from latspan._instrument._instrumentor import package_of
-from latspan._recording import Recorder, RequestRecord
-from latspan._segments import Kind, Outcome
+from latspan import semconv
+from latspan._live.instrument._discovery import instrumentor_of
+from latspan._live.instrument._instrumentor import package_of
+from latspan._live.process import runtime as _runtime
+from latspan._model.recording import Recorder, RequestRecord
+from latspan._model.segments import Kind, Outcome
 from latspan.integrations import Instrumentor
 from latspan.testing._capture import Captured, capture
 from latspan.testing._http import LAST_CHUNK, HttpRequest, encode_chunk, encode_head

@@ -12,7 +12,7 @@ import sys
 from itertools import count
 
 from latspan import Kind
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment
 from latspan.testing._assertions import add_to_baseline

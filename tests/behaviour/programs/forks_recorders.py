@@ -11,7 +11,8 @@ import random
 import sys
 
 import latspan
-from latspan import Kind, _runtime
+from latspan import Kind
+from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, Segment
 

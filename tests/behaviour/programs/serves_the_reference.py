@@ -20,7 +20,7 @@ import uvicorn
 from opentelemetry import trace
 
 import latspan
-from latspan._clock import SystemClock
+from latspan._base.clock import SystemClock
 from latspan.testing import capture
 
 GUIDES = Path(__file__).parents[3] / "docs" / "guides"

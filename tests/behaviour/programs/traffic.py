@@ -13,7 +13,7 @@ import openai
 
 import latspan
 from latspan import Kind, Snapshot
-from latspan._units import in_metric_unit
+from latspan._model.units import in_metric_unit
 from latspan.testing import RequestRecord
 
 MODEL = "small"

@@ -18,8 +18,8 @@ import wrapt
 
 import latspan
 import latspan_httpx
-from latspan._clock import SystemClock
-from latspan._recording import Recorder
+from latspan._base.clock import SystemClock
+from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, capture
 from tests.clients.conftest import asked_for

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from latspan._nanoseconds import NS_PER_MS
+from latspan._base.nanoseconds import NS_PER_MS
 from latspan.testing import Captured, ManualClock, Script, capture, scripted_transport
 
 __all__ = ["HTTP", "MistralDriver", "llm_spans"]

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import sys
 import latspan
-from latspan._instrument._discovery import patched_libraries
+from latspan._live.instrument._discovery import patched_libraries
 latspan.auto_instrument()
 import {package}
 print("mistralai" in patched_libraries(), "latspan_mistralai" in sys.modules)

@@ -12,7 +12,7 @@ import requests
 import urllib3
 
 from latspan import Kind
-from latspan._operations import abandon_open_operations
+from latspan._live.operations import abandon_open_operations
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Script
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over

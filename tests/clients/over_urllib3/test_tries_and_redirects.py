@@ -12,7 +12,7 @@ from urllib3.exceptions import EmptyPoolError, MaxRetryError
 from urllib3.util.retry import Retry
 
 from latspan import Kind
-from latspan._operations import ModelCall
+from latspan._live.operations import ModelCall
 from latspan.integrations import Outcome, open_call
 from latspan.integrations.formats import OPENAI_CHAT
 from latspan.testing import Captured, ManualClock, RequestRecord, Script

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from latspan._clock import SystemClock
+from latspan._base.clock import SystemClock
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, ScriptedServer, ServedRequest, capture
 from tests.clients.truth.programs import Program, Setting

@@ -11,9 +11,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from latspan._segments import Outcome, ReportedTimings
-from latspan._timeline import Attempt, CallObservation, Reads
-from latspan._wire import ChunkKind
+from latspan._model.segments import Outcome, ReportedTimings
+from latspan._model.timeline import Attempt, CallObservation, Reads
+from latspan._model.wire import ChunkKind
 from support.simulation._kernel import Event, Kernel, Process, Slots, ns
 from support.simulation._scenario import Scenario
 from support.simulation._server import Replica, Sequence

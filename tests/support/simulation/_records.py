@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._metrics import MetricValue
-from latspan._recording import RequestRecord
-from latspan._recording.folder import RecordFile, begin_recording
-from latspan._segments import Kind, Outcome, Segment
-from latspan._timeline import Attempt, ChildInterval, answering, call_timeline, scope_timeline
-from latspan._tokens import TokenCounts, TokenSource
+from latspan._model.metrics import MetricValue
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import RecordFile, begin_recording
+from latspan._model.segments import Kind, Outcome, Segment
+from latspan._model.timeline import Attempt, ChildInterval, answering, call_timeline, scope_timeline
+from latspan._model.tokens import TokenCounts, TokenSource
 from support.simulation._client import CallMade, Client, RequestMade
 from support.simulation._kernel import Kernel, Process, Slots, ns
 from support.simulation._scenario import Scenario

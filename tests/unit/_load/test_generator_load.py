@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from latspan._base.nanoseconds import NS_PER_MS
 from latspan._load._generator_load import GeneratorLoad
-from latspan._nanoseconds import NS_PER_MS
 
 
 async def test_the_lag_contains_the_turn_in_which_a_chunk_waits_for_its_reader() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from latspan import semconv
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._live.operations._context import custom_attributes
 from latspan._load._plan import Phase, Step, cut_to, step_of
 from latspan._load._progress import Answer, Progress
 from latspan._load._runner import StepRunner
 from latspan._load._schedule import open_loop
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._operations._context import custom_attributes
-from latspan._segments import Outcome
-from latspan._targets import Arrivals
+from latspan._model.goals import Arrivals
+from latspan._model.segments import Outcome
 from latspan.testing import ManualClock
 from support.virtual_time import run_virtually
 

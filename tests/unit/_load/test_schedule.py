@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._load._plan import step_of
 from latspan._load._schedule import Schedule, closed_loop, open_loop, replayed
-from latspan._nanoseconds import NS_PER_S
-from latspan._targets import Arrivals
+from latspan._model.goals import Arrivals
 from latspan.errors import ConfigError
 
 _MANY = 20_000

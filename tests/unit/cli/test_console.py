@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan._recording import tag_of
+from latspan._model.recording import tag_of
 from latspan.histogram import Histogram, HistogramLogWriter
 
 COMMANDS = [

@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._recording import tag_of
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._model.recording import tag_of
+from latspan._study.render.histogram_rows import rows_of
+from latspan._study.render.histogram_tables import HistogramsTable
 from latspan.cli import main
 from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
-from latspan.reports._histogram_rows import rows_of
-from latspan.reports._histogram_tables import HistogramsTable
 
 START_NS = 1_763_733_000_123_456_789
 DATA = Path(__file__).parents[2] / "data"

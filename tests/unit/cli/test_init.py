@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from latspan._targets import (
+from latspan._model.goals import (
     BUDGET_COMPONENTS,
     Preset,
     parse_inference_path,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from latspan._model.goals import Change, toml_of
 from latspan._study.loop import Task, keep_result, loop_of
-from latspan._targets import Change, toml_of
 from latspan.cli import main
 from latspan.cli._results import named_path
 from support.comparisons import recording

@@ -10,8 +10,8 @@ import pytest
 
 from latspan._load._plan import step_of
 from latspan._load._progress import Progress
-from latspan._targets import Arrivals
-from latspan._workflow._runs import progress_in
+from latspan._model.goals import Arrivals
+from latspan._study.loop._runs import progress_in
 from latspan.cli import _measure_display
 from latspan.cli._measure_display import LiveDisplay
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._load import MeasureSettings
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._targets import CacheState
+from latspan._model.goals import CacheState
 from latspan.cli import main
 from latspan.cli._measure_options import add_options, folder_of, settings_of
 from latspan.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan._recording.folder import open_recording
+from latspan._model.recording.folder import open_recording
 from latspan.cli._progress import progress, reading
 from support.measurements import call, load_test, step
 

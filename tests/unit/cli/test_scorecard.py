@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 
 from latspan import semconv
-from latspan._clock import ManualClock
-from latspan._metrics import MetricValue
-from latspan._recording import Recorder, RequestRecord, write_interval
-from latspan._recording.folder import RecordFile, begin_recording
-from latspan._segments import Kind, Outcome, Segment
-from latspan._targets import Preset, preset_path, toml_of
+from latspan._base.clock import ManualClock
+from latspan._model.goals import Preset, preset_path, toml_of
+from latspan._model.metrics import MetricValue
+from latspan._model.recording import Recorder, RequestRecord, write_interval
+from latspan._model.recording.folder import RecordFile, begin_recording
+from latspan._model.segments import Kind, Outcome, Segment
 from latspan.cli import main
 from latspan.histogram import HistogramLogWriter
 from support.schemas import validated

@@ -12,13 +12,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from latspan._study.loop import Task, keep_result
-from latspan._targets import Arrivals, PromptTemplate, TrafficProfile, toml_of
-from latspan._workflow import Rounds
+from latspan._model.goals import Arrivals, PromptTemplate, TrafficProfile, toml_of
+from latspan._study.loop import Rounds, Task, keep_result
+from latspan._study.render.sweep_json import kept_document
 from latspan.cli import _parser, main  # pyright: ignore[reportPrivateUsage]
 from latspan.cli._sweep_plan import given_options
 from latspan.errors import ConfigError
-from latspan.reports._sweep_json import kept_document
 from support.loops import Story, chat
 from support.measurements import call, load_test, step
 from support.sweeps import folders, judged
@@ -248,7 +247,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch, ttft_ms: dict[str, float]) -> Non
         found = {name: folders(folder / name, ttft_ms[name]) for name in paths}
         return Rounds(found, {name: [20.0] for name in paths})
 
-    monkeypatch.setattr("latspan._workflow.measure_rounds", measure_rounds)
+    monkeypatch.setattr("latspan._study.loop.measure_rounds", measure_rounds)
 
 
 def test_a_sweep_that_misses_a_target_is_no_baseline(

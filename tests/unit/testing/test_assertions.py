@@ -14,7 +14,7 @@ import pytest
 
 import latspan
 from latspan import Kind, semconv
-from latspan._targets import PercentileGoal
+from latspan._model.goals import PercentileGoal
 from latspan.errors import ConfigError, EmptyHistogramError, UnknownNameError
 from latspan.integrations import Outcome
 from latspan.testing import (

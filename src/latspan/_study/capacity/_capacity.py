@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._segments import Kind
+from latspan._model.segments import Kind
 from latspan._study.capacity._curve import Capacity, Point
 from latspan._study.capacity._ladder import Ladder
 from latspan._study.capacity._projection import (

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from latspan._drawing import count, listed
-from latspan._nanoseconds import NS_PER_S
-from latspan._recording.folder import Recording, refuse_copies
-from latspan._segments import Kind
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.recording.folder import Recording, refuse_copies
+from latspan._model.segments import Kind
+from latspan._model.text import count, listed
 from latspan._study.measurement import (
     Measurement,
     Origin,

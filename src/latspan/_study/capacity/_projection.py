@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from latspan._drawing import percent
+from latspan._model.text import percent
 from latspan._study.capacity._curve import (
     MAX_FAILED,
     Point,

@@ -17,12 +17,12 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from latspan._segments import Kind
-from latspan._shown import printable
+from latspan._base.shown import printable
+from latspan._model.goals import Target
+from latspan._model.segments import Kind
 from latspan._study.compare._mix import stored_strata
 from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run, Stratum
 from latspan._study.stats import Sample
-from latspan._targets import Target
 from latspan._version import __version__
 from latspan.errors import ConfigError, HistogramFormatError, LatspanError, RecordingError
 from latspan.histogram import Histogram, decode, encode

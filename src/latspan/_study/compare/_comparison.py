@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from latspan._drawing import count
-from latspan._recording.folder import refuse_copies
-from latspan._segments import Kind
-from latspan._shown import printable
+from latspan._base.shown import printable
+from latspan._model.recording.folder import refuse_copies
+from latspan._model.segments import Kind
+from latspan._model.text import count
 from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
 from latspan._study.compare._mix import MAX_SHOWN, MIX, Mix, mix_of

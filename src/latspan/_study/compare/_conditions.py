@@ -20,8 +20,8 @@ from enum import StrEnum
 from statistics import stdev
 from typing import Any, Final, cast
 
+from latspan._base.text import text_of
 from latspan._study.compare._run import Profile, Run
-from latspan._text import text_of
 
 __all__ = ["RATE", "Difference", "Weight", "differences"]
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._drawing import percent
+from latspan._model.text import percent
 from latspan._study.compare._run import Run
 from latspan._study.stats import student_tail
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from latspan._model.goals import PercentileGoal, requested_goal
 from latspan._study.compare._run import Run
-from latspan._targets import PercentileGoal, requested_goal
 from latspan.errors import ConfigError
 
 __all__ = ["Judgement", "Question", "question"]

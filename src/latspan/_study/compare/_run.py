@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from latspan._metrics import OF_PACE
-from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording
-from latspan._segments import Kind
+from latspan._base.text import text_of
+from latspan._model.goals import Target
+from latspan._model.metrics import OF_PACE
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import Recording
+from latspan._model.segments import Kind
 from latspan._study.diagnose import Goal, RequestTable, bands_of, units_of
 from latspan._study.measurement import answered_models, measured_kind, refuse_step, summarize
 from latspan._study.stats import Sample, effective_size, weighted_quantile
 from latspan._study.table import Table, metric_of, read_table, table_of_records
-from latspan._targets import Target
-from latspan._text import text_of
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:

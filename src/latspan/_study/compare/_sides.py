@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from latspan._metrics import LATENCY_METRICS
-from latspan._recording import Population, Snapshot, snapshots_of, truncated_in
-from latspan._recording.folder import is_recording, open_recording, refuse_copies
-from latspan._segments import Kind, Outcome
+from latspan._model.metrics import LATENCY_METRICS
+from latspan._model.recording import Population, Snapshot, snapshots_of, truncated_in
+from latspan._model.recording.folder import is_recording, open_recording, refuse_copies
+from latspan._model.segments import Kind, Outcome
 from latspan._study.compare._baseline import BASELINE_SUFFIX, read_baseline, sample_of_histogram
 from latspan._study.compare._run import (
     SEGMENT,

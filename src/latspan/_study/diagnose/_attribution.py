@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._segments import Source
+from latspan._model.segments import Source
 from latspan._study.diagnose._bands import bands_of
 from latspan._study.diagnose._table import RequestTable
 from latspan._study.stats import BLOCK, weighted_quantile

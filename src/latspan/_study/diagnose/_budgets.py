@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from latspan._model.goals import BUDGET_COMPONENTS, Budget
 from latspan._study.diagnose._attribution import Attribution
-from latspan._targets import BUDGET_COMPONENTS, Budget
 
 __all__ = ["BudgetRow", "budget_rows"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._drawing import percent
-from latspan._segments import SegmentName, Stage, host_of_exchange
+from latspan._model.segments import SegmentName, Stage, host_of_exchange
+from latspan._model.text import percent
 from latspan._study.diagnose._facts import CLUMPED, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 from latspan._study.diagnose._line import beyond

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._metrics import FIRST_TOKENS, OF_PACE
-from latspan._segments import SegmentName
+from latspan._model.metrics import FIRST_TOKENS, OF_PACE
+from latspan._model.segments import SegmentName
 from latspan._study.diagnose._facts import CLUMPED, VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
 from latspan._study.diagnose._group_rules import slower_group

@@ -10,11 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from latspan._censoring import Bounds
-from latspan._drawing import count, percent
-from latspan._nanoseconds import NS_PER_MS
-from latspan._recording import RequestRecord
-from latspan._segments import KIND_NOUNS, Kind, SegmentName
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.censoring import Bounds
+from latspan._model.goals import Budget
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import KIND_NOUNS, Kind, SegmentName
+from latspan._model.text import count, percent
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._bands import MIN_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
@@ -27,7 +28,6 @@ from latspan._study.diagnose._server_rules import prefill_close_to_queue
 from latspan._study.diagnose._table import RequestTable, table_of, units_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._study.table import Table, divide, table_of_records, wanted_attributes
-from latspan._targets import Budget
 from latspan.histogram import values_needed
 
 __all__ = [

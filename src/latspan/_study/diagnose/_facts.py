@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._nanoseconds import NS_PER_MS
-from latspan._segments import SegmentName, Source
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.segments import SegmentName, Source
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._line import MIN_POINTS, Line, correlation, fitted

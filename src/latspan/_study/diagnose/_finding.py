@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from latspan._drawing import percent
+from latspan._model.text import percent
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._line import MIN_POINTS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._metrics import FIRST_TOKENS, OF_PACE
-from latspan._segments import Kind
-from latspan._targets import PercentileGoal, parse_percentile_goal
+from latspan._model.goals import PercentileGoal, parse_percentile_goal
+from latspan._model.metrics import FIRST_TOKENS, OF_PACE
+from latspan._model.segments import Kind
 from latspan.errors import ConfigError
 
 __all__ = ["DURATION", "Goal", "goal_of", "parse_goal"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._drawing import percent
-from latspan._metrics import OF_PACE
-from latspan._segments import SegmentName
+from latspan._model.metrics import OF_PACE
+from latspan._model.segments import SegmentName
+from latspan._model.text import percent
 from latspan._study.diagnose._facts import SIMILAR, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 from latspan._study.stats import hypergeometric_tail

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from latspan._censoring import Bounds
-from latspan._drawing import count
-from latspan._recording import Distribution, Population, Snapshot, snapshots_of, truncated_in
-from latspan._segments import KIND_NOUNS, Kind
+from latspan._model.censoring import Bounds
+from latspan._model.recording import Distribution, Population, Snapshot, snapshots_of, truncated_in
+from latspan._model.segments import KIND_NOUNS, Kind
+from latspan._model.text import count
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis
 from latspan._study.diagnose._finding import milliseconds
 from latspan._study.diagnose._goal import DURATION, Goal

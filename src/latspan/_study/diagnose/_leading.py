@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from latspan._segments import SegmentName
+from latspan._model.segments import SegmentName
 from latspan._study.diagnose._attribution import Attribution, Ranking
 from latspan._study.diagnose._decode_rules import is_slow_pace
 from latspan._study.diagnose._facts import Facts

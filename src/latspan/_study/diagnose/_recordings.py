@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._recording.folder import (
+from latspan._model.goals import Budget
+from latspan._model.recording.folder import (
     Recording,
     counted,
     is_recording,
     lacks_lines,
     open_recording,
 )
-from latspan._segments import Kind, SegmentName
+from latspan._model.segments import Kind, SegmentName
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_by, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
@@ -23,7 +24,6 @@ from latspan._study.diagnose._table import RequestTable, units_of
 from latspan._study.measurement import refuse_step, summarize
 from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._study.table import ChunkReader, Table, metric_of, read_table, wanted_attributes
-from latspan._targets import Budget
 from latspan.errors import ConfigError, RecordingError
 
 __all__ = ["calibration_beside", "diagnose_recording", "lacks_calibration"]

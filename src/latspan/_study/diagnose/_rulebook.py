@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from latspan._drawing import percent
-from latspan._metrics import FIRST_TOKENS
-from latspan._segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
+from latspan._model.metrics import FIRST_TOKENS
+from latspan._model.segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
+from latspan._model.text import percent
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._drawing import count, percent
-from latspan._metrics import FIRST_TOKENS
-from latspan._segments import SegmentName
+from latspan._model.metrics import FIRST_TOKENS
+from latspan._model.segments import SegmentName
+from latspan._model.text import count, percent
 from latspan._study.diagnose._facts import SIMILAR, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times, waiting
 from latspan._study.diagnose._line import CORRELATED

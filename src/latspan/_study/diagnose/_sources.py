@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from latspan import semconv
-from latspan._recording import RequestRecord
-from latspan._recording.folder import Recording, is_recording, open_recording
+from latspan._model.goals import Budget
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import Recording, is_recording, open_recording
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._histograms import diagnose_logs
 from latspan._study.diagnose._recordings import diagnose_recording
 from latspan._study.traces import Imported, TraceQuery, is_url, read_any, read_backend
-from latspan._targets import Budget
 from latspan.errors import ConfigError
 
 __all__ = ["diagnose_source"]

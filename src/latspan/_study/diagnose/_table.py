@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Source
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Kind, Source
 from latspan._study.diagnose._goal import Goal
 from latspan._study.stats import effective_size, weighted_quantile
 from latspan._study.table import MAX_GROUP_VALUES, SOURCES, Table, metric_of, table_of_records

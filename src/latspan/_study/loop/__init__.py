@@ -1,8 +1,9 @@
 """
 The loop of an inference path: results of its tasks, where it stands, and what is still missing.
 
-The package reads and writes results next to the file of an inference path. It does not depend on
-how its conclusions are shown.
+The package reads and writes results next to the file of an inference path, and runs the commands
+that one user would otherwise type one after another. It does not depend on how its conclusions are
+shown.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from latspan._study.loop._criteria import (
     next_of,
 )
 from latspan._study.loop._folder import Listed, loop_of, loops_in
+from latspan._study.loop._interleaved import (
+    INVALID_RUNS,
+    Order,
+    Plan,
+    measure_both,
+    sides_in_order,
+)
 from latspan._study.loop._loop import Loop, State, TaskState, assess, changed_since
+from latspan._study.loop._quality_command import QualityCommand
 from latspan._study.loop._readings import first_unmet, measurement_text
 from latspan._study.loop._results import (
     RESULT_SCHEMA,
@@ -27,14 +36,20 @@ from latspan._study.loop._results import (
     keep_result,
     read_results,
 )
+from latspan._study.loop._rounds import Rounds, measure_rounds
 
 __all__ = [
+    "INVALID_RUNS",
     "RESULT_SCHEMA",
     "Criterion",
     "Listed",
     "Loop",
     "NextCommand",
+    "Order",
+    "Plan",
+    "QualityCommand",
     "Result",
+    "Rounds",
     "State",
     "Task",
     "TaskState",
@@ -47,9 +62,12 @@ __all__ = [
     "keep_result",
     "loop_of",
     "loops_in",
+    "measure_both",
+    "measure_rounds",
     "measurement_text",
     "missing_fields",
     "next_after_write_up",
     "next_of",
     "read_results",
+    "sides_in_order",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from latspan._drawing import listed
+from latspan._model.text import listed
 from latspan._study.compare import Judgement
 from latspan._study.diagnose import Conclusion
 from latspan._study.loop._loop import Loop, State

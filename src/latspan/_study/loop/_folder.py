@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from latspan._model.goals import InferencePath, files_in, read_inference_path
 from latspan._study.loop._criteria import is_done, next_of
 from latspan._study.loop._loop import Loop, assess
 from latspan._study.loop._results import Result, fingerprints_of, read_results
-from latspan._targets import InferencePath, files_in, read_inference_path
 from latspan.errors import ConfigError, LatspanError, RecordingError
 
 __all__ = ["Listed", "loop_of", "loops_in"]

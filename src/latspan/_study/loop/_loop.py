@@ -18,7 +18,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from latspan._drawing import listed
+from latspan._model.goals import SUFFIX, InferencePath
+from latspan._model.text import listed
 from latspan._study.compare import Judgement
 from latspan._study.diagnose import Conclusion
 from latspan._study.loop._readings import (
@@ -39,7 +40,6 @@ from latspan._study.loop._readings import (
 from latspan._study.loop._results import Result, Task
 from latspan._study.stats import Verdict
 from latspan._study.verify import LEVERS
-from latspan._targets import SUFFIX, InferencePath
 
 __all__ = ["Loop", "State", "TaskState", "assess", "changed_since"]
 

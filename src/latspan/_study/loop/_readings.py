@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.goals import InferencePath, Target
 from latspan._study.compare import Judgement
 from latspan._study.diagnose import Conclusion
 from latspan._study.loop._results import Result
 from latspan._study.stats import Verdict, requests_needed
 from latspan._study.verify import LEVERS, QualityJudgement
-from latspan._targets import InferencePath, Target
 
 __all__ = [
     "conclusion_of",

@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._targets import InferencePath
+from latspan._model.goals import InferencePath
 from latspan.errors import RecordingError
 
 __all__ = ["RESULT_SCHEMA", "Result", "Task", "fingerprints_of", "keep_result", "read_results"]

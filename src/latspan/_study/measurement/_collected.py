@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
-from latspan._nanoseconds import NS_PER_S
-from latspan._segments import Outcome
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.segments import Outcome
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput
 from latspan._study.table import OUTCOMES, PHASES, Table

@@ -4,7 +4,7 @@ What is known of one metric over the measured requests.
 A percentile over completed requests alone improves when a server fails its slowest requests, or
 when users give up slow ones. So each percentile has two forms: ``p(completed)``, and ``p(all)``, in
 which a failed request counts as infinitely slow, and a request that was given up as at least as
-slow as the time that it took. The latter may be an interval, see :mod:`latspan._censoring`.
+slow as the time that it took. The latter may be an interval, see :mod:`latspan._model.censoring`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latspan._censoring import Bounds
+from latspan._model.censoring import Bounds
 from latspan._study.stats import TargetVerdict, weighted_quantile, weighted_target_verdict
 from latspan.histogram import values_needed
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._metrics import FIRST_TOKENS, OF_REQUESTS
-from latspan._recording.folder import Recording
-from latspan._segments import Kind, Outcome
+from latspan._model.goals import Target
+from latspan._model.metrics import FIRST_TOKENS, OF_REQUESTS
+from latspan._model.recording.folder import Recording
+from latspan._model.segments import Kind, Outcome
 from latspan._study.measurement._collected import StepRequests, observed_conditions
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput, Caveat, caveats
 from latspan._study.stats import TargetVerdict
 from latspan._study.table import Table, read_table
-from latspan._targets import Target
 from latspan.errors import ConfigError, RecordingError
 
 __all__ = [

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from latspan._drawing import count
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.text import count
 
 __all__ = ["CachedInput", "Caveat", "caveats"]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from latspan._drawing import count
-from latspan._metrics import FIRST_TOKENS
-from latspan._recording import (
+from latspan._model.goals import InferencePath, Target
+from latspan._model.metrics import FIRST_TOKENS
+from latspan._model.recording import (
     RequestRecord,
     Series,
     SeriesKey,
@@ -24,12 +24,12 @@ from latspan._recording import (
     nearest_values,
     population_of,
 )
-from latspan._recording._population import undocumented_cuts
-from latspan._segments import Kind, Outcome, Side
+from latspan._model.recording._population import undocumented_cuts
+from latspan._model.segments import Kind, Outcome, Side
+from latspan._model.text import count
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._prometheus import totals_of
 from latspan._study.scorecard._tally import Figures, Group, Tally
-from latspan._targets import InferencePath, Target
 from latspan.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:

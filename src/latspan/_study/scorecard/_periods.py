@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 
 __all__ = ["Cycle", "Period", "period_of"]
 

@@ -22,11 +22,11 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
-from latspan._censoring import AT_LEAST
-from latspan._metrics import FIRST_TOKENS
-from latspan._nanoseconds import NS_PER_S
-from latspan._recording import Population, SeriesKey, Subject, population_of
-from latspan._segments import FAILURES, Kind, Outcome, Side
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.censoring import AT_LEAST
+from latspan._model.metrics import FIRST_TOKENS
+from latspan._model.recording import Population, SeriesKey, Subject, population_of
+from latspan._model.segments import FAILURES, Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.traces import JsonServer
 from latspan.errors import ConfigError

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._nanoseconds import NS_PER_S
-from latspan._segments import Outcome, Side
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.goals import Target
+from latspan._model.segments import Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._tally import Buckets, Group, Misses, Tally
 from latspan._study.table import OUTCOMES, Table, ValueBounds
-from latspan._targets import Target
 from latspan.histogram._buckets import HIGHEST_NS, vector_of_indices
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._recording import Snapshot, snapshots_of, truncated_in
-from latspan._recording.folder import (
+from latspan._base.shown import location
+from latspan._model.recording import Snapshot, snapshots_of, truncated_in
+from latspan._model.recording.folder import (
     CONVERTED,
     SAMPLE,
     Recording,
@@ -16,9 +17,8 @@ from latspan._recording.folder import (
     lacks_lines,
     open_recording,
 )
-from latspan._recording.folder._regular import snapshots_in
-from latspan._recording.folder._writer import files_in
-from latspan._shown import location
+from latspan._model.recording.folder._regular import snapshots_in
+from latspan._model.recording.folder._writer import files_in
 from latspan._study.scorecard._card import ScorecardBuilder
 from latspan._study.traces import is_url, read_any
 from latspan.errors import ConfigError, RecordingError

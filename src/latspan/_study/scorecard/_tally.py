@@ -8,8 +8,8 @@ Four rules decide what a request counts for.
 - **Failed** requests (timeout, error, rejected, truncated) count as slower than every other one,
   because their users wait forever: a system that times out its slow requests must not look faster.
 - **Given-up** requests (closed early, cancelled, abandoned) took at least as long as their callers
-  waited; see :mod:`latspan._censoring`. So a percentile, the attainment and the goodput are ranges,
-  and a target is met only if it is met with all of them as misses.
+  waited; see :mod:`latspan._model.censoring`. So a percentile, the attainment and the goodput are
+  ranges, and a target is met only if it is met with all of them as misses.
 - **Goodput** is the number of requests that meet all targets per second of recorded time.
 """
 
@@ -21,12 +21,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from latspan._censoring import Bounds
-from latspan._nanoseconds import to_seconds
-from latspan._recording import Population
-from latspan._segments import FAILURES, Kind, Outcome, Side
+from latspan._base.nanoseconds import to_seconds
+from latspan._model.censoring import Bounds
+from latspan._model.goals import Target
+from latspan._model.recording import Population
+from latspan._model.segments import FAILURES, Kind, Outcome, Side
 from latspan._study.stats import TargetVerdict, target_verdict_of_weights, wilson_interval
-from latspan._targets import Target
 from latspan.histogram import Histogram, values_needed
 from latspan.histogram._buckets import (
     HIGHEST_NS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._lazy import lazy_getattr
+from latspan._base.lazy import lazy_getattr
 from latspan._study.stats._binomial import at_least, at_most, fraction_above
 from latspan._study.stats._intervals import (
     Interval,

@@ -19,7 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from latspan._recording.folder import open_recording
+from latspan._model.goals import Target
+from latspan._model.recording.folder import open_recording
 from latspan._study.compare import (
     Comparison,
     Difference,
@@ -35,7 +36,6 @@ from latspan._study.compare import (
 )
 from latspan._study.measurement import summarize
 from latspan._study.stats import TargetVerdict, Verdict, target_verdict
-from latspan._targets import Target
 from latspan.errors import LatspanError
 from latspan.histogram import values_needed
 

@@ -1,8 +1,8 @@
 """
 Table: the requests of a recording as columns, read once and shared by every conclusion.
 
-The package knows what is known of a value (:mod:`latspan._censoring`), weights, phases and groups,
-and neither goals nor verdicts.
+The package knows what is known of a value (:mod:`latspan._model.censoring`), weights, phases and
+groups, and neither goals nor verdicts.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from latspan import semconv
-from latspan._censoring import FIRST_WAITS, open_gap_ns, waited_ns
-from latspan._metrics import FIRST_TOKENS, LATENCY_METRICS, OF_PACE
-from latspan._nanoseconds import NS_PER_S
-from latspan._segments import Kind, Outcome, Segment, SegmentName, Source
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.censoring import FIRST_WAITS, open_gap_ns, waited_ns
+from latspan._model.metrics import FIRST_TOKENS, LATENCY_METRICS, OF_PACE
+from latspan._model.segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from latspan._drawing import count, listed
-from latspan._segments import KIND_NOUNS
-from latspan._shown import printable
+from latspan._base.shown import printable
+from latspan._model.segments import KIND_NOUNS
+from latspan._model.text import count, listed
 from latspan._study.table._table import Table
 from latspan.errors import ConfigError
 

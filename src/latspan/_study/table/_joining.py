@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from latspan._metrics import OF_REQUESTS
+from latspan._model.metrics import OF_REQUESTS
 from latspan._study.table._columns import Columns, Groups
 
 if TYPE_CHECKING:

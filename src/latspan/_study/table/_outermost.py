@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from latspan import semconv
-from latspan._segments import Kind
+from latspan._model.segments import Kind
 from latspan._study.table._columns import Columns
 from latspan._study.table._reading import finished
 from latspan._study.table._table import Table

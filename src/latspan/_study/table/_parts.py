@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from latspan._recording import Snapshot
-from latspan._recording.folder import (
+from latspan._model.recording import Snapshot
+from latspan._model.recording.folder import (
     LineChunk,
     Recording,
     SnapshotReader,
     chunks_of,
     without_collections,
 )
-from latspan._segments import Kind
+from latspan._model.segments import Kind
 from latspan._study.table._columns import IDS_PER_FILE, Chunk
 from latspan._study.table._division import Division, divide, wanted_attributes
 from latspan._study.table._joining import by_number, outermost

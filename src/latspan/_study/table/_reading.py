@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from latspan import semconv
-from latspan._recording import RequestRecord
-from latspan._recording.folder import (
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import (
     LineChunk,
     Recording,
     chunks_of,
     row_of_record,
     without_collections,
 )
-from latspan._segments import Kind
+from latspan._model.segments import Kind
 from latspan._study.table._columns import IDS_PER_FILE, Columns, Groups
 from latspan._study.table._joining import Inside, join_calls
 from latspan._study.table._table import Segments, Table

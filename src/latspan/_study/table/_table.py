@@ -3,8 +3,8 @@ Table: the requests of a recording as columns, read once and shared by every con
 
 A row is one *unit*: a request, or a call if the recording has no requests. Calls inside a request
 are not rows of their own: their facts are those of the request, and no time is counted twice. Each
-row has its weight, what is known of each metric (:mod:`latspan._censoring`), the phase and step of
-a load test, and the attributes by which requests are grouped.
+row has its weight, what is known of each metric (:mod:`latspan._model.censoring`), the phase and
+step of a load test, and the attributes by which requests are grouped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from latspan._censoring import FIRST_WAITS, State, state_of
-from latspan._drawing import listed
-from latspan._metrics import FROM_START
-from latspan._segments import CUT, FAILURES, Kind, Outcome, Source
-from latspan._shown import printable
+from latspan._base.shown import printable
+from latspan._model.censoring import FIRST_WAITS, State, state_of
+from latspan._model.metrics import FROM_START
+from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Source
+from latspan._model.text import listed
 from latspan._study.table._columns import OUTCOMES, PHASES
 from latspan.errors import ConfigError
 

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
-from latspan._drawing import count
-from latspan._nanoseconds import NS_PER_S
-from latspan._shown import foreign
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._base.shown import foreign
+from latspan._model.text import count
 from latspan._study.traces._http import JsonServer
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._otlp import requests_in

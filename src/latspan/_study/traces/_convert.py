@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from latspan._recording import RequestRecord
-from latspan._recording.folder import RecordFile, begin_recording
-from latspan._recording.folder._columns import columns, frame_module
-from latspan._recording.folder._lines import line_of, row_of
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import RecordFile, begin_recording
+from latspan._model.recording.folder._columns import columns, frame_module
+from latspan._model.recording.folder._lines import line_of, row_of
 from latspan._study.traces._guidellm import is_guidellm, read_guidellm
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._otlp import read_otlp

@@ -7,7 +7,7 @@ other names, and the arrival of chunks as events. Prompts and responses are neve
 Source: the GenAI conventions of OpenTelemetry; OpenInference, ``spec/semantic_conventions.md``, and
 ``openinference-instrumentation-openai`` 0.1.66 (event "First Token Stream Event"); OpenLLMetry,
 ``opentelemetry-instrumentation-openai`` 0.62 (one event per chunk); vLLM and SGLang:
-:mod:`latspan._evidence.gen_ai_latency`.
+:mod:`latspan._model.evidence.gen_ai_latency`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from latspan import semconv
-from latspan._nanoseconds import NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 
 __all__ = ["INSTRUMENTATIONS", "Dialect", "Event", "Inference", "inference_of", "is_arrival"]
 

@@ -14,13 +14,13 @@ from itertools import pairwise
 from typing import Final
 
 from latspan import semconv
-from latspan._evidence.gen_ai_latency import read_span
-from latspan._metrics import MetricValue
-from latspan._segments import SegmentName, Source
+from latspan._model.evidence.gen_ai_latency import read_span
+from latspan._model.metrics import MetricValue
+from latspan._model.segments import SegmentName, Source
+from latspan._model.timeline._reconcile import Observed, reconcile
 from latspan._study.traces._dialects import INSTRUMENTATIONS, Dialect
 from latspan._study.traces._spans import SpanRow, seconds_as_ns
 from latspan._study.traces._tiling import Piece
-from latspan._timeline._reconcile import Observed, reconcile
 
 __all__ = ["LACKS", "call_pieces", "chunk_gaps", "server_metrics", "server_pieces", "with_server"]
 

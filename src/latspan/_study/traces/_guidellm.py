@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._drawing import count
-from latspan._metrics import MetricValue, time_per_output_token
-from latspan._nanoseconds import NS_PER_S
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Source
-from latspan._shown import address
+from latspan._base.nanoseconds import NS_PER_S
+from latspan._base.shown import address
+from latspan._model.metrics import MetricValue, time_per_output_token
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Kind, Mark, Outcome, Segment, SegmentName, Source
+from latspan._model.text import count
+from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._spans import (
     EXCESS_NS,
@@ -35,7 +36,6 @@ from latspan._study.traces._spans import (
     checked_ns,
     fault_of,
 )
-from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan.errors import RecordingError
 
 __all__ = ["is_guidellm", "read_guidellm"]

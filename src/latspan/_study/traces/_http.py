@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any, Final
 
-from latspan._shown import address, foreign
+from latspan._base.shown import address, foreign
 from latspan.errors import ConfigError
 
 __all__ = ["JsonServer", "is_url"]

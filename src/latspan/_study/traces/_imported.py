@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latspan._recording import RequestRecord
+from latspan._model.recording import RequestRecord
 
 __all__ = ["Imported"]
 

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._drawing import count
-from latspan._metrics import METRICS, MetricValue
-from latspan._recording import RequestRecord, details_of
-from latspan._recording.folder._checks import LARGEST, LOOKED_UP
-from latspan._segments import (
+from latspan._model.metrics import METRICS, MetricValue
+from latspan._model.recording import RequestRecord, details_of
+from latspan._model.recording.folder._checks import LARGEST, LOOKED_UP
+from latspan._model.segments import (
     NOT_READ,
     Kind,
     Mark,
@@ -31,6 +30,9 @@ from latspan._segments import (
     exchange_segment,
     host_of_exchange,
 )
+from latspan._model.text import count
+from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
+from latspan._model.units import BILLIONTHS, MetricUnit
 from latspan._study.traces._dialects import Dialect
 from latspan._study.traces._foreign import (
     LACKS,
@@ -43,8 +45,6 @@ from latspan._study.traces._foreign import (
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._spans import SpanFault, SpanFile, SpanRow, read_spans, seconds_as_ns
 from latspan._study.traces._tiling import Piece, innermost, segments_without_span, tiled
-from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
-from latspan._units import BILLIONTHS, MetricUnit
 
 __all__ = ["read_otlp", "requests_in"]
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
-from latspan._drawing import count
-from latspan._nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._recording.folder._checks import LARGEST
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._model.recording.folder._checks import LARGEST
+from latspan._model.text import count
 from latspan._study.traces._dialects import Dialect, Event, inference_of, is_arrival
 from latspan.errors import RecordingError
 
@@ -67,7 +67,7 @@ EXCESS_NS: Final = 5 * NS_PER_MS
 EXCESS_SHARE: Final = 100
 """
 A time to the first chunk may exceed its span by 5 ms, or by 1 % if that is more: two clocks'
-readings. See :mod:`latspan._timeline._reconcile`, which allows a report the same.
+readings. See :mod:`latspan._model.timeline._reconcile`, which allows a report the same.
 """
 
 _HINT: Final = (

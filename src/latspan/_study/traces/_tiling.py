@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from latspan import semconv
-from latspan._segments import SEGMENT_ORDER, Segment, SegmentName, Source
+from latspan._model.segments import SEGMENT_ORDER, Segment, SegmentName, Source
 from latspan._study.traces._spans import seconds_as_ns
 
 __all__ = ["OFFSET_NS", "Piece", "innermost", "segments_without_span", "tiled"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._segments import SegmentName
-from latspan._spelling import nearest
+from latspan._base.spelling import nearest
+from latspan._model.segments import SegmentName
 from latspan.errors import ConfigError
 
 __all__ = ["LEVERS", "STAGE", "Lever", "lever_named"]

@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, cast
 
-from latspan._shown import printable
+from latspan._base.shown import printable
 from latspan._study.stats import at_least, at_most, requests_needed
 from latspan._study.stats._beta import student_quantile
 from latspan._study.verify._scorers import Scorer, scorer_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, TypeAlias, cast
 
-from latspan._shown import foreign, printable
+from latspan._base.shown import foreign, printable
 from latspan.errors import ConfigError, MissingExtraError
 
 __all__ = ["Scorer", "scorer_of"]

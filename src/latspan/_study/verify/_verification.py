@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._segments import SegmentName
+from latspan._model.segments import SegmentName
 from latspan._study.compare import (
     Change,
     Comparison,

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from latspan._wire import encode_comment, encode_event
+from latspan._model.wire import encode_comment, encode_event
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from latspan._units import in_unit
+from latspan._model.units import in_unit
 from latspan.testing._payloads._base import (
     CALL_ID,
     CALL_NAME,

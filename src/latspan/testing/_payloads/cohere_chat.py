@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from latspan._wire import DONE
+from latspan._model.wire import DONE
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, BlockPayloads, encode
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
 from latspan.testing._served import Ledger

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, cast
 
-from latspan._units import in_unit
-from latspan._wire import DONE
+from latspan._model.units import in_unit
+from latspan._model.wire import DONE
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, Payloads, StreamPayloads, encode
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from latspan import Kind, Snapshot
-from latspan._clock import SystemClock
-from latspan._recording import Recorder
+from latspan._base.clock import SystemClock
+from latspan._model.recording import Recorder
 from latspan._study.compare import (
     Judgement,
     Question,

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from latspan._clock import SystemClock
-from latspan._nanoseconds import NS_PER_MS
-from latspan._recording import Recorder, write_interval
+from latspan._base.clock import SystemClock
+from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.recording import Recorder, write_interval
 from latspan._study.compare import (
     Form,
     Judgement,

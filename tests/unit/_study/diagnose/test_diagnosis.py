@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from latspan import Kind, Source, semconv
-from latspan._recording.folder import open_recording
-from latspan._segments import Side
+from latspan._model.recording.folder import open_recording
+from latspan._model.segments import Side
 from latspan._study.diagnose import (
     Calibration,
     Conclusion,

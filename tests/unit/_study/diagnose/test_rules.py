@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latspan import semconv
-from latspan._segments import Source
+from latspan._model.segments import Source
 from latspan._study.diagnose import Calibration, Conclusion, diagnose_table
 from latspan._study.diagnose import _decode_rules as decode_rules
 from latspan._study.diagnose import _server_rules as server_rules

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._clock import ManualClock
-from latspan._metrics import MetricValue
-from latspan._recording import Recorder, RequestRecord, write_interval
-from latspan._recording.folder import RecordFile, begin_recording, open_recording
-from latspan._segments import Kind, Outcome, Segment
+from latspan._base.clock import ManualClock
+from latspan._model.metrics import MetricValue
+from latspan._model.recording import Recorder, RequestRecord, write_interval
+from latspan._model.recording.folder import RecordFile, begin_recording, open_recording
+from latspan._model.segments import Kind, Outcome, Segment
+from latspan._model.tokens import TokenCounts, TokenSource
 from latspan._study.diagnose import Conclusion, Diagnosis, Goal, diagnose_source
 from latspan._study.traces import TraceQuery
-from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import ConfigError, RecordingError
 from latspan.histogram import HistogramLogWriter
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from latspan._model.goals import Change, PromptTemplate, QualityCheck
 from latspan._study.loop import Loop, State, Task, criteria_of, is_done, next_of
-from latspan._targets import Change, PromptTemplate, QualityCheck
 from support.loops import Story, chat
 
 

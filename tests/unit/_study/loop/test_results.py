@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from latspan._model.goals import toml_of
 from latspan._study.loop import (
     Task,
     fingerprints_of,
@@ -17,7 +18,6 @@ from latspan._study.loop import (
     loops_in,
     read_results,
 )
-from latspan._targets import toml_of
 from latspan.errors import ConfigError, RecordingError
 from support.loops import Story, chat
 

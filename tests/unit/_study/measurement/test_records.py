@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from latspan import write_interval
-from latspan._clock import SystemClock
-from latspan._recording import Recorder
-from latspan._recording.folder import RecordFile, Recording, begin_recording, open_recording
-from latspan._segments import Outcome
+from latspan._base.clock import SystemClock
+from latspan._model.recording import Recorder
+from latspan._model.recording.folder import RecordFile, Recording, begin_recording, open_recording
+from latspan._model.segments import Outcome
 from latspan._study.diagnose import Conclusion, diagnose, diagnose_recording, parse_goal
 from latspan._study.measurement import summarize
 from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source

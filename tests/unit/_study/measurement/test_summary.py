@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latspan._nanoseconds import NS_PER_MS
+from latspan._base.nanoseconds import NS_PER_MS
 from latspan._study.measurement import Origin, summarize
 from latspan._study.stats import Verdict
 from latspan.integrations import Outcome

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan import semconv
-from latspan._clock import ManualClock
-from latspan._metrics import MetricValue
-from latspan._recording import Recorder, RequestRecord, Snapshot
-from latspan._segments import Kind, Outcome, Segment, Side
+from latspan._base.clock import ManualClock
+from latspan._model.goals import InferencePath, Target, TrafficProfile
+from latspan._model.metrics import MetricValue
+from latspan._model.recording import Recorder, RequestRecord, Snapshot
+from latspan._model.segments import Kind, Outcome, Segment, Side
 from latspan._study.scorecard import Cycle, Figures, ScorecardBuilder
 from latspan._study.scorecard._card import MAX_GROUPS
 from latspan._study.stats import wilson_interval
-from latspan._targets import InferencePath, Target, TrafficProfile
 from latspan.errors import ConfigError, UnknownNameError
 
 MS: Final = 1_000_000

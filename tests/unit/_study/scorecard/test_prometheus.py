@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._segments import Kind, Outcome, Side
+from latspan._model.goals import InferencePath, Target, TrafficProfile
+from latspan._model.segments import Kind, Outcome, Side
 from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source
 from latspan._study.scorecard._prometheus import PrometheusTotals, totals_of
-from latspan._targets import InferencePath, Target, TrafficProfile
 from latspan.errors import ConfigError
 
 NOW_NS: Final = 1_795_532_000 * 10**9

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from latspan import Recording, open_recording
-from latspan._recording.folder import SnapshotReader, begin_recording
+from latspan._model.recording.folder import SnapshotReader, begin_recording
 from latspan._study.table import OutermostReader, read_rows, read_table
 
 _LINE: dict[str, Any] = {

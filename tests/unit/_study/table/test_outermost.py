@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from latspan import Kind
-from latspan._recording.folder import row_of_record
-from latspan._segments import SegmentName, Side, Source
+from latspan._model.recording.folder import row_of_record
+from latspan._model.segments import SegmentName, Side, Source
 from latspan._study.table import OutermostReader
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from latspan import Kind, Recording, open_recording
-from latspan._recording.folder import begin_recording
-from latspan._recording.folder._lines import line_of
+from latspan._model.recording.folder import begin_recording
+from latspan._model.recording.folder._lines import line_of
 from latspan._study.table import PartsReader
 from latspan.errors import ConfigError
 from latspan.testing import RequestRecord

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latspan import Kind
-from latspan._segments import Segment, Side, Source
+from latspan._model.segments import Segment, Side, Source
 from latspan._study.diagnose import Goal, RequestTable, parse_goal, table_of, units_of
 from latspan._study.table import table_of_records
 from latspan.integrations import Outcome

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Side
+from latspan._model.recording import RequestRecord
+from latspan._model.segments import Kind, Outcome, Side
 from latspan._study.traces import Imported, read_otlp
 from latspan._study.traces._otlp import requests_in
 from latspan._study.traces._spans import spans_of

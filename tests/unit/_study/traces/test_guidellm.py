@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._recording.folder._lines import line_of
-from latspan._segments import Kind, Outcome
+from latspan._model.recording.folder._lines import line_of
+from latspan._model.segments import Kind, Outcome
+from latspan._model.tokens import TokenCounts, TokenSource
 from latspan._study.traces import is_guidellm, read_any, read_guidellm
-from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import RecordingError
 
 DATA: Final = Path(__file__).parents[3] / "data"

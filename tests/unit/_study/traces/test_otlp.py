@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan import open_recording, semconv
-from latspan._recording import RequestRecord
-from latspan._recording.folder._lines import line_of, record_of
-from latspan._segments import Kind, Outcome, Segment, Side, Source
+from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder._lines import line_of, record_of
+from latspan._model.segments import Kind, Outcome, Segment, Side, Source
+from latspan._model.tokens import TokenCounts, TokenSource
 from latspan._study.traces import convert, read_any, read_otlp
 from latspan._study.traces._tiling import OFFSET_NS, Piece, innermost, tiled
-from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import RecordingError
 
 DATA: Final = Path(__file__).parents[3] / "data"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from latspan._wire import Framing, open_reader
-from latspan._wire.bedrock_converse import BEDROCK_CONVERSE
-from latspan._wire.bedrock_invoke import BEDROCK_INVOKE
+from latspan._model.wire import Framing, open_reader
+from latspan._model.wire.bedrock_converse import BEDROCK_CONVERSE
+from latspan._model.wire.bedrock_invoke import BEDROCK_INVOKE
 from latspan.testing import Ending, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._payloads import InvalidRequestError, read_request
 from support.answers import Played, as_request, play

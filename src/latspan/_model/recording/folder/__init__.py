@@ -1,0 +1,111 @@
+"""
+Recordings: folders with the finished requests of one or several processes.
+
+See ``docs/adr/0036-write-a-recording-as-one-json-line-per-finished-request.md`` for the format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latspan._base.lazy import lazy_getattr
+
+if TYPE_CHECKING:
+    from latspan._model.recording.folder._checks import LARGEST, MIN_RATIO, UNREADABLE
+    from latspan._model.recording.folder._conditions import host_conditions
+    from latspan._model.recording.folder._line_counter import LineCounter
+    from latspan._model.recording.folder._lines import row_of_record
+    from latspan._model.recording.folder._manifest import (
+        SCHEMA,
+        Manifest,
+        Origin,
+        begin_recording,
+        is_recording,
+        join_recording,
+        refuse_copies,
+    )
+    from latspan._model.recording.folder._reader import (
+        CONVERTED,
+        RECORDS_KEPT,
+        SAMPLE,
+        LineChunk,
+        Recording,
+        SnapshotReader,
+        chunks_of,
+        counted,
+        lacks_lines,
+        open_recording,
+        without_collections,
+    )
+    from latspan._model.recording.folder._reserve import Reserve
+    from latspan._model.recording.folder._watched import Watcher, watched_reading
+    from latspan._model.recording.folder._writer import LARGEST_FILE, RecordFile, prepare
+
+__all__ = [
+    "CONVERTED",
+    "LARGEST",
+    "LARGEST_FILE",
+    "MIN_RATIO",
+    "RECORDS_KEPT",
+    "SAMPLE",
+    "SCHEMA",
+    "UNREADABLE",
+    "LineChunk",
+    "LineCounter",
+    "Manifest",
+    "Origin",
+    "RecordFile",
+    "Recording",
+    "Reserve",
+    "SnapshotReader",
+    "Watcher",
+    "begin_recording",
+    "chunks_of",
+    "counted",
+    "host_conditions",
+    "is_recording",
+    "join_recording",
+    "lacks_lines",
+    "open_recording",
+    "prepare",
+    "refuse_copies",
+    "row_of_record",
+    "watched_reading",
+    "without_collections",
+]
+
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "CONVERTED": "_reader",
+        "LARGEST": "_checks",
+        "LARGEST_FILE": "_writer",
+        "MIN_RATIO": "_checks",
+        "RECORDS_KEPT": "_reader",
+        "SAMPLE": "_reader",
+        "SCHEMA": "_manifest",
+        "UNREADABLE": "_checks",
+        "Manifest": "_manifest",
+        "Origin": "_manifest",
+        "RecordFile": "_writer",
+        "Recording": "_reader",
+        "Reserve": "_reserve",
+        "Watcher": "_watched",
+        "begin_recording": "_manifest",
+        "LineChunk": "_reader",
+        "LineCounter": "_line_counter",
+        "SnapshotReader": "_reader",
+        "chunks_of": "_reader",
+        "counted": "_reader",
+        "lacks_lines": "_reader",
+        "host_conditions": "_conditions",
+        "is_recording": "_manifest",
+        "join_recording": "_manifest",
+        "open_recording": "_reader",
+        "prepare": "_writer",
+        "refuse_copies": "_manifest",
+        "row_of_record": "_lines",
+        "watched_reading": "_watched",
+        "without_collections": "_reader",
+    },
+)

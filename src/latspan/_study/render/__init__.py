@@ -1,0 +1,1 @@
+"""Rendering of answers: text for a terminal, Markdown pages, and JSON for programs."""
