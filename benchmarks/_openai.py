@@ -2,8 +2,8 @@
 The real OpenAI client with its real connection pool, over bytes in memory: no socket, no delay.
 
 The transport is a subclass of httpx2's own, with a different network backend under its pool. So
-``latspan_httpx`` patches it, and latspan receives httpcore2's events, and from them every segment.
-The simulated server answers each request with the same bytes.
+``latspan_instrumentation.httpx`` patches it, and latspan receives httpcore2's events, and from them
+every segment. The simulated server answers each request with the same bytes.
 """
 
 from __future__ import annotations

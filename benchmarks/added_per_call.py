@@ -3,9 +3,9 @@ Cost that latspan adds to each call, including all segment spans and histograms.
 
 Method: the real OpenAI client 3 reads a short streamed response (role, three words, finish reason,
 usage with llama.cpp's timings) without delays. Its transport is a subclass of
-``httpx2.HTTPTransport`` over bytes in this process, and ``latspan_httpx`` patches it. Each call
-opens a connection and produces ten spans: nine segments and the call itself. Groups of ten calls
-with latspan take turns with groups of ten calls without it, in one process.
+``httpx2.HTTPTransport`` over bytes in this process, and ``latspan_instrumentation.httpx`` patches
+it. Each call opens a connection and produces ten spans: nine segments and the call itself. Groups
+of ten calls with latspan take turns with groups of ten calls without it, in one process.
 
 *Caller's thread* is the CPU time of that thread over ten calls. The rest of the work runs on
 latspan's worker thread, ten times per second. This includes calls under an application's provider

@@ -2,15 +2,15 @@
 Cost that latspan adds to each chunk of a streamed response, on the caller's thread.
 
 Method: the real OpenAI client 3 reads long streams without delays. Its transport is a subclass of
-``httpx2.HTTPTransport`` over bytes in this process (see ``_openai.py``), and ``latspan_httpx``
-patches it. Three streams are open at the same time. One was requested with latspan on
-(``auto_instrument()`` and ``configure(export_enabled=False)``). The other two were requested with
-latspan off (``uninstrument()``), so their iterators are the client's own. The streams take turns: a
-hundred chunks are read from each, then the next hundred, and so on. The figure is the CPU time of
-the thread. The reader accesses the text of each chunk, as a program does. The start and the end of
-a stream are not counted. The difference between the two streams without latspan is the control: it
-shows the error of this measurement. If a figure is not well above the control, it only shows that
-the cost is not larger than the error.
+``httpx2.HTTPTransport`` over bytes in this process (see ``_openai.py``), and
+``latspan_instrumentation.httpx`` patches it. Three streams are open at the same time. One was
+requested with latspan on (``auto_instrument()`` and ``configure(export_enabled=False)``). The other
+two were requested with latspan off (``uninstrument()``), so their iterators are the client's own.
+The streams take turns: a hundred chunks are read from each, then the next hundred, and so on. The
+figure is the CPU time of the thread. The reader accesses the text of each chunk, as a program does.
+The start and the end of a stream are not counted. The difference between the two streams without
+latspan is the control: it shows the error of this measurement. If a figure is not well above the
+control, it only shows that the cost is not larger than the error.
 
 The addresses of a process's objects affect the figures as much as latspan does: two streams without
 latspan differ by up to 0.5 µs per chunk, in the same direction for the lifetime of the process. So

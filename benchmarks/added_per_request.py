@@ -38,7 +38,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from _bench import Row, Scale, Target, added, figure, interleaved, settled_heap
 from _latspan_on import On, application_provider, own_provider
 from latspan._live.process import runtime as _runtime
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 
 __all__ = ["measure"]
 

@@ -2,13 +2,13 @@
 Time that latspan adds to a call while no collector accepts latspan's data.
 
 Method: the real OpenAI client 3 makes calls of about 8 ms, one after the other. Each response has
-five words, which arrive on a schedule (``_timed.py``), and ``latspan_httpx`` patches the transport.
-latspan exports to one of four collectors: one refuses connections, one accepts them and never
-responds, one resets them, and the name of one cannot be resolved. Metrics are exported every
-second, and spans in batches. Groups of forty calls with latspan take turns with groups of forty
-calls without it (``uninstrument()``), in one process. Each group has a p50 and a p95, and a row is
-the difference between them with and without latspan: first the minimum, then the median, then the
-range of the middle half of the differences.
+five words, which arrive on a schedule (``_timed.py``), and ``latspan_instrumentation.httpx``
+patches the transport. latspan exports to one of four collectors: one refuses connections, one
+accepts them and never responds, one resets them, and the name of one cannot be resolved. Metrics
+are exported every second, and spans in batches. Groups of forty calls with latspan take turns with
+groups of forty calls without it (``uninstrument()``), in one process. Each group has a p50 and a
+p95, and a row is the difference between them with and without latspan: first the minimum, then the
+median, then the range of the middle half of the differences.
 
 The figures are elapsed time and not CPU time, so their unit is ms, and they do not depend on the
 yardstick. They include everything that latspan does. The rows in which nothing is exported show how

@@ -29,7 +29,7 @@ from openai import AsyncOpenAI
 from starlette.types import Receive, Scope, Send
 
 import latspan
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 
 
 @dataclass

@@ -24,8 +24,8 @@ from latspan._live.operations import HttpExchange, ModelCall
 from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome, open_call
 from latspan.integrations.formats import OPENAI_CHAT
-from latspan_asgi import LatspanMiddleware as AsgiMiddleware
-from latspan_wsgi import LatspanMiddleware as WsgiMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware as AsgiMiddleware
+from latspan_instrumentation.wsgi import LatspanMiddleware as WsgiMiddleware
 from support.receivers import Receiver, receiving
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")

@@ -69,7 +69,7 @@ def test_import_latspan_loads_no_other_package() -> None:
 
     assert among(loaded, "latspan") == {"latspan", "latspan._base.lazy", "latspan._version"}
     assert among(loaded, "opentelemetry", "wrapt", "numpy", *CLIENTS) == set()
-    assert among(loaded, "latspan_openai", "latspan_httpx") == set()
+    assert among(loaded, "latspan_instrumentation.openai", "latspan_instrumentation.httpx") == set()
 
 
 def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
@@ -78,7 +78,15 @@ def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
 
     assert among(loaded, "latspan._live.sdk") != set()
     assert among(loaded, "opentelemetry.sdk", "opentelemetry.exporter", "wrapt", *CLIENTS) == set()
-    assert among(loaded, "latspan_openai", "latspan_httpx", "latspan._live.otel.export") == set()
+    assert (
+        among(
+            loaded,
+            "latspan_instrumentation.openai",
+            "latspan_instrumentation.httpx",
+            "latspan._live.otel.export",
+        )
+        == set()
+    )
     assert among(loaded, "latspan._model.timeline", "latspan._model.wire", "json") == set()
 
 
@@ -164,7 +172,7 @@ def test_instrumenting_an_imported_client_imports_no_more_of_it() -> None:
         "import openai; before = set(sys.modules)\nimport latspan; latspan.auto_instrument()"
     )
 
-    assert among(loaded, "latspan_openai") != set()
+    assert among(loaded, "latspan_instrumentation.openai") != set()
     assert among(loaded, *CLIENTS, "urllib3") == set()
 
 

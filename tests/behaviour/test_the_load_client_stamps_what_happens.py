@@ -16,7 +16,7 @@ from latspan._load._endpoint import Endpoint
 from latspan._model.wire import DONE, encode_event
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, capture
-from latspan_aiohttp import AiohttpInstrumentor
+from latspan_instrumentation.aiohttp import AiohttpInstrumentor
 from support.tls import CERTIFICATE, server_context
 
 _BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a"}]}).encode()

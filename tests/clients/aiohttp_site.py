@@ -40,7 +40,7 @@ Handler = Callable[[Any], Awaitable[Any]]
 @contextmanager
 def instrumented() -> Generator[Any]:
     """Have aiohttp instrumented inside the block, whatever it was before."""
-    from latspan_aiohttp import AiohttpInstrumentor
+    from latspan_instrumentation.aiohttp import AiohttpInstrumentor
 
     instrumentor = AiohttpInstrumentor()
     was_on = instrumentor.is_instrumented_by_opentelemetry

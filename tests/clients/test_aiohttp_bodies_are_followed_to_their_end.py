@@ -442,7 +442,7 @@ async def test_a_stream_without_its_end_mark_is_truncated() -> None:
 @DROPPED
 async def test_nothing_is_held_of_a_body_that_is_over() -> None:
     """Whether it was read, left or dropped."""
-    from latspan_aiohttp._bodies import followed
+    from latspan_instrumentation.aiohttp._bodies import followed
 
     async def use(session: Any, url: str) -> None:
         async with session.get(url) as response:

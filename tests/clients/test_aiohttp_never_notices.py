@@ -243,7 +243,7 @@ async def test_a_request_that_takes_no_attribute_is_sent_unfollowed() -> None:
 
 def test_a_fake_that_has_every_attribute_is_not_followed() -> None:
     """What it gives under our name is not ours."""
-    from latspan_aiohttp import _attempt
+    from latspan_instrumentation.aiohttp import _attempt
 
     assert _attempt.of(Mock()) is None
 

@@ -13,8 +13,8 @@ from openai import OpenAI
 from latspan import semconv
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, capture
-from latspan_httpx import HTTPXInstrumentor
-from latspan_openai import OpenAIInstrumentor
+from latspan_instrumentation.httpx import HTTPXInstrumentor
+from latspan_instrumentation.openai import OpenAIInstrumentor
 from tests.support.frameworks import instrumented
 
 _EVENTS: Final = "text/event-stream"

@@ -9,7 +9,7 @@ import pytest
 
 import latspan
 from latspan.testing.contract import IntegrationContract
-from latspan_google_genai import GoogleGenAIInstrumentor
+from latspan_instrumentation.google_genai import GoogleGenAIInstrumentor
 from support.google_genai import COMPLETE, MODEL, STREAMED, make_client
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed")

@@ -10,7 +10,9 @@ from latspan import TokenSource
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, asked_for, openai
 
-arguments: Any = pytest.importorskip("latspan_openai._arguments", reason="no openai client")
+arguments: Any = pytest.importorskip(
+    "latspan_instrumentation.openai._arguments", reason="no openai client"
+)
 
 PLAIN = Script.chat(tokens=5, prefill_ms=1, gap_ms=1, flavor="plain")
 ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}

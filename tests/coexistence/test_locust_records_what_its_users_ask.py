@@ -26,7 +26,7 @@ import os
 
 import gevent
 import openai
-from latspan_locust import LatspanUser
+from latspan_instrumentation.locust import LatspanUser
 from locust import constant, events, task
 from locust.runners import WorkerRunner
 
@@ -139,7 +139,7 @@ import os
 
 import gevent
 import openai
-from latspan_locust import LatspanUser
+from latspan_instrumentation.locust import LatspanUser
 from locust import constant, events, task
 
 waiting = []

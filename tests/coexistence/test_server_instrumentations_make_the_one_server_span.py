@@ -17,9 +17,9 @@ from opentelemetry.trace import SpanKind
 import latspan
 from latspan import Kind
 from latspan.testing import Captured, Side, capture
-from latspan_asgi import StarletteInstrumentor
-from latspan_django import DjangoInstrumentor
-from latspan_wsgi import FlaskInstrumentor
+from latspan_instrumentation.asgi import StarletteInstrumentor
+from latspan_instrumentation.django import DjangoInstrumentor
+from latspan_instrumentation.wsgi import FlaskInstrumentor
 from tests.support.frameworks import instrumented
 
 _WHY: Final = "the official instrumentations of servers are not installed"

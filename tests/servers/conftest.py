@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from latspan.testing import Captured, ManualClock, capture
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 
 MS = 1_000_000
 

@@ -23,7 +23,7 @@ import latspan
 from latspan import Kind, Source
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Side, capture
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 from tests.conftest import Measured
 from tests.support.stillness import when_still
 

@@ -18,7 +18,7 @@ from latspan._live.operations import ModelCall
 from latspan._live.process import runtime as _runtime
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, RequestRecord, Side, capture
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 from tests.servers.conftest import ASKED, MS, App, Client, Server, answering
 from tests.support.traces import span
 

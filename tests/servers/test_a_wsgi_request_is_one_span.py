@@ -20,7 +20,7 @@ import latspan
 from latspan import Kind
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, RequestRecord, Side, capture
-from latspan_wsgi import LatspanMiddleware
+from latspan_instrumentation.wsgi import LatspanMiddleware
 from tests.servers.conftest import MS, Server
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

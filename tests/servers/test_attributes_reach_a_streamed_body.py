@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 import latspan
 from latspan import Kind
 from latspan.testing import Captured, capture
-from latspan_asgi import StarletteInstrumentor
-from latspan_wsgi import FlaskInstrumentor
+from latspan_instrumentation.asgi import StarletteInstrumentor
+from latspan_instrumentation.wsgi import FlaskInstrumentor
 from tests.support.frameworks import instrumented
 
 _INSTRUMENTORS: Final = (StarletteInstrumentor, FlaskInstrumentor)

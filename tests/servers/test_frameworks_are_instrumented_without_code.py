@@ -30,15 +30,15 @@ from starlette.testclient import TestClient
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import latspan
-import latspan_asgi
-import latspan_wsgi
+import latspan_instrumentation.asgi
+import latspan_instrumentation.wsgi
 from latspan import Kind
 from latspan._live.instrument import ServerRequest
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Side, capture
-from latspan_asgi import StarletteInstrumentor
-from latspan_django import DjangoInstrumentor
-from latspan_wsgi import FlaskInstrumentor
+from latspan_instrumentation.asgi import StarletteInstrumentor
+from latspan_instrumentation.django import DjangoInstrumentor
+from latspan_instrumentation.wsgi import FlaskInstrumentor
 from tests.support import django_site
 from tests.support.frameworks import instrumented
 
@@ -277,10 +277,14 @@ def test_a_middleware_of_the_application_still_reports_timings(
     """The request is tracked once, from the outside, and the header is as configured."""
     app = _fastapi()
     app.add_middleware(
-        latspan_asgi.LatspanMiddleware, server_timing=["retrieve"], hold_headers=hold_headers
+        latspan_instrumentation.asgi.LatspanMiddleware,
+        server_timing=["retrieve"],
+        hold_headers=hold_headers,
     )
     flask = _flask()
-    flask.wsgi_app = latspan_wsgi.LatspanMiddleware(flask.wsgi_app, server_timing=["retrieve"])
+    flask.wsgi_app = latspan_instrumentation.wsgi.LatspanMiddleware(
+        flask.wsgi_app, server_timing=["retrieve"]
+    )
     with _asgi(app) as port:
         assert _get(port, "/items/7")[2]["server-timing"].startswith("retrieve;dur=")
     with _wsgi(flask) as port:

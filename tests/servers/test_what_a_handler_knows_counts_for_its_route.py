@@ -10,7 +10,7 @@ import latspan
 from latspan import Kind
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, Side, capture
-from latspan_wsgi import LatspanMiddleware as WsgiMiddleware
+from latspan_instrumentation.wsgi import LatspanMiddleware as WsgiMiddleware
 from tests.servers.conftest import App, Server, answering
 
 

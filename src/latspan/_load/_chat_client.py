@@ -2,10 +2,11 @@
 Client of an OpenAI-compatible endpoint that sends streamed chats, each recorded as one call.
 
 A call is opened before the connection, so that a refused connection or a status of 500 is a call
-with an outcome. Inside it, ``latspan_aiohttp`` records the attempts, as it does for an application
-in production. The body of a response that belongs to a call is its caller's to record, so a body
-tracker records each read here. ``readany`` returns what has been received, so the events of one
-read arrived together: each has an arrival of its own, as each chunk of an SDK's stream has.
+with an outcome. Inside it, ``latspan_instrumentation.aiohttp`` records the attempts, as it does for
+an application in production. The body of a response that belongs to a call is its caller's to
+record, so a body tracker records each read here. ``readany`` returns what has been received, so the
+events of one read arrived together: each has an arrival of its own, as each chunk of an SDK's
+stream has.
 """
 
 from __future__ import annotations

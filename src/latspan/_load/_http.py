@@ -3,7 +3,8 @@ HTTP client of load tests: aiohttp, with settings that keep a measurement exact.
 
 Nothing that is not requested happens between the caller and the server: no redirect is followed, no
 cookie is stored, no response is compressed, no variable of the environment names a proxy, and no
-limit holds a request back. ``latspan_aiohttp`` records what a request does on its connection.
+limit holds a request back. ``latspan_instrumentation.aiohttp`` records what a request does on its
+connection.
 """
 
 from __future__ import annotations

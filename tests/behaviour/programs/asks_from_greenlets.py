@@ -18,9 +18,9 @@ import requests
 
 import latspan
 from latspan.testing import capture
-from latspan_httpx import HTTPX2Instrumentor, HTTPXInstrumentor
-from latspan_openai import OpenAIInstrumentor
-from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
+from latspan_instrumentation.httpx import HTTPX2Instrumentor, HTTPXInstrumentor
+from latspan_instrumentation.openai import OpenAIInstrumentor
+from latspan_instrumentation.requests import RequestsInstrumentor, URLLib3Instrumentor
 
 INSTRUMENTORS = (
     OpenAIInstrumentor,

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 import latspan
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 
 ROOM = "12345"
 

@@ -17,7 +17,7 @@ import spans_kept
 from fastapi import FastAPI
 
 import latspan
-from latspan_asgi import LatspanMiddleware
+from latspan_instrumentation.asgi import LatspanMiddleware
 
 
 @asynccontextmanager

@@ -23,11 +23,11 @@ import pytest
 import latspan
 from latspan.testing import Script
 from latspan.testing._http import LAST_CHUNK, encode_chunk
-from latspan_aiohttp import AiohttpInstrumentor
-from latspan_anthropic import AnthropicInstrumentor
-from latspan_httpx import HTTPX2Instrumentor, HTTPXInstrumentor
-from latspan_openai import OpenAIInstrumentor
-from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
+from latspan_instrumentation.aiohttp import AiohttpInstrumentor
+from latspan_instrumentation.anthropic import AnthropicInstrumentor
+from latspan_instrumentation.httpx import HTTPX2Instrumentor, HTTPXInstrumentor
+from latspan_instrumentation.openai import OpenAIInstrumentor
+from latspan_instrumentation.requests import RequestsInstrumentor, URLLib3Instrumentor
 from tests.clients.contract.clients import CLIENTS, TIMEOUT_S, Client, settled
 from tests.support.answers import play
 from tests.support.loopback import Loopback, Reply

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import latspan_instrumentation
 from latspan.testing import contract
 from tests.clients.contract.clients import CLIENTS
 from tests.clients.contract.conftest import INTEGRATIONS, switch_off, switch_on
@@ -19,10 +20,10 @@ PACKAGES: Final = {
 }
 """The client libraries, and what lies beneath them."""
 
-_SERVERS: Final = {"latspan_asgi", "latspan_wsgi", "latspan_django"}
+_SERVERS: Final = {"asgi", "wsgi", "django"}
 """Of servers, which patch nothing: they are in `tests/servers`."""
 
-_DERIVE: Final = {"latspan_botocore", "latspan_google_genai", "latspan_mistralai"}
+_DERIVE: Final = {"botocore", "google_genai", "mistralai"}
 """Integrations whose tests derive from the classes in ``latspan.testing.contract``."""
 
 differences = contract._differences  # pyright: ignore[reportPrivateUsage]
@@ -102,9 +103,10 @@ def looks(method: Any) -> list[Any]:
 
 def test_every_integration_keeps_the_contract() -> None:
     """None is forgotten in the table of clients, or in the list of what is switched on."""
-    folder = Path(__file__).parents[3] / "integrations"
-    # latspan_locust sends load, and latspan_stainless is what two integrations have in common.
-    others = {*_SERVERS, *_DERIVE, "latspan_locust", "latspan_stainless"}
-    packages = {found.name for found in folder.glob("latspan_*") if found.is_dir()} - others
-    assert {name for client in CLIENTS for name in client.integrations} == packages
-    assert {each.__module__.partition(".")[0] for each in INTEGRATIONS} == packages
+    folder = Path(latspan_instrumentation.__file__).parent
+    # locust sends load, and stainless is what two integrations have in common.
+    others = {*_SERVERS, *_DERIVE, "locust", "stainless"}
+    packages = {found.parent.name for found in folder.glob("*/__init__.py")} - others
+    switched_on = {name.removeprefix("latspan_") for each in CLIENTS for name in each.integrations}
+    assert switched_on == packages
+    assert {each.__module__.split(".")[1] for each in INTEGRATIONS} == packages

@@ -17,7 +17,7 @@ import pytest
 import wrapt
 
 import latspan
-import latspan_httpx
+import latspan_instrumentation
 from latspan._base.clock import SystemClock
 from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
@@ -241,11 +241,10 @@ FAILURES: Final = {
     "cancelled": Failure(is_cancelled),
 }
 
-INTEGRATIONS: Final = Path(latspan_httpx.__file__).parents[1]
 OURS: Final = (
     str(Path(latspan.__file__).parent),
     str(Path(wrapt.__file__).parent),
-    str(INTEGRATIONS / "latspan_"),
+    str(Path(latspan_instrumentation.__file__).parent),
 )
 
 

@@ -13,7 +13,7 @@ import latspan
 from latspan._live.instrument._discovery import patched_libraries
 latspan.auto_instrument()
 import {package}
-print("mistralai" in patched_libraries(), "latspan_mistralai" in sys.modules)
+print("mistralai" in patched_libraries(), "latspan_instrumentation.mistralai" in sys.modules)
 print("mistralai.client" in sys.modules)
 latspan.uninstrument()
 print(patched_libraries() == set())

@@ -10,7 +10,7 @@ import pytest
 
 import latspan
 from latspan.testing.contract import IntegrationContract, json_reply, stream_reply
-from latspan_mistralai import MistralInstrumentor
+from latspan_instrumentation.mistralai import MistralInstrumentor
 from tests.clients.mistral.conftest import HTTP
 from tests.clients.mistral.replies import DONE, MESSAGES, USAGE, chunk, completion
 

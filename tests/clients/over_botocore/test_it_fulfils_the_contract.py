@@ -9,8 +9,8 @@ import pytest
 
 import latspan
 from latspan.testing.contract import IntegrationContract
-from latspan_botocore import BotocoreInstrumentor
-from latspan_requests import URLLib3Instrumentor
+from latspan_instrumentation.botocore import BotocoreInstrumentor
+from latspan_instrumentation.requests import URLLib3Instrumentor
 from support.bedrock import (
     COMPLETE,
     CONVERSE,

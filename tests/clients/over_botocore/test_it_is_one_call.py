@@ -18,7 +18,7 @@ from latspan.integrations import Outcome
 from latspan.testing import Captured
 from latspan.testing._loopback import Loopback, Reply, whole
 from latspan.testing.contract import json_reply
-from latspan_botocore._requests import open_request
+from latspan_instrumentation.botocore._requests import open_request
 from support.bedrock import (
     COMPLETE,
     CONVERSE,

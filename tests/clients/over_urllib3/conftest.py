@@ -10,7 +10,7 @@ from latspan.testing import Captured, ManualClock, capture
 
 pytest.importorskip("requests")
 
-from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
+from latspan_instrumentation.requests import RequestsInstrumentor, URLLib3Instrumentor
 
 
 @pytest.fixture(autouse=True, scope="package")

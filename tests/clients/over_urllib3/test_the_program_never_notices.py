@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from latspan.integrations import Outcome
 from latspan.testing import Captured, capture
-from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
+from latspan_instrumentation.requests import RequestsInstrumentor, URLLib3Instrumentor
 from tests.support.loopback import Loopback, Reply, chunked, whole
 
 OWN = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
