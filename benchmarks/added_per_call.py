@@ -60,8 +60,7 @@ from _latspan_on import On, application_provider, own_provider
 from _openai import MESSAGES, client, stream_of
 from latspan._base.clock import SystemClock
 from latspan._live.otel.spans import AttributeValue, NoSink, OpenSpan, SpanSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, install_runtime, override_runtime
 from latspan._model.recording import Recorder, RequestRecord
 
 if TYPE_CHECKING:
@@ -145,13 +144,13 @@ def _by_run(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
     settled_heap()
 
     def measured() -> float:
-        _runtime.install(None if on is None else on.runtime)
+        install_runtime(None if on is None else on.runtime)
         _call(openai)
         before = time.thread_time_ns()
         for _ in range(_RUN):
             _call(openai)
         after = time.thread_time_ns()
-        _runtime.install(None)
+        install_runtime(None)
         if on is not None:
             on.settle()
             on.forget()
@@ -162,14 +161,14 @@ def _by_run(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
 
 def _by_block(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
     def measured() -> float:
-        _runtime.install(None if on is None else on.runtime)
+        install_runtime(None if on is None else on.runtime)
         before = time.process_time_ns()
         for _ in range(_BLOCK):
             _call(openai)
         if on is not None:
             on.settle()
         after = time.process_time_ns()
-        _runtime.install(None)
+        install_runtime(None)
         if on is not None:
             on.forget()
         return (after - before) / _BLOCK / 1000
@@ -207,10 +206,10 @@ def _by_end(openai: OpenAI, on: On) -> Callable[[], float]:
     runtime = replace(on.runtime, sink=lambda: _Patient(on.runtime.sink()), enqueue=ends.append)
 
     def measured() -> float:
-        _runtime.install(runtime)
+        install_runtime(runtime)
         for _ in range(_BLOCK):
             _call(openai)
-        _runtime.install(None)
+        install_runtime(None)
         before = time.thread_time_ns()
         for end in ends:
             end()
@@ -263,7 +262,7 @@ def _record_of_a_call() -> RequestRecord:
     sink = NoSink()
     runtime = Runtime(clock=SystemClock(), recorder=recorder, sink=lambda: sink)
     latspan.auto_instrument()
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         _call(client(stream_of(3)))
     latspan.uninstrument()
     return recorder.snapshot().records[0]

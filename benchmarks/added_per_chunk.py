@@ -51,8 +51,7 @@ from latspan._base.clock import SystemClock
 from latspan._live.instrument import aiter_tracked, iter_tracked, open_call, track_stream
 from latspan._live.operations import ModelCall
 from latspan._live.otel.spans import NoSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, override_runtime
 from latspan._model.recording import Recorder
 from latspan._model.wire.openai_chat import OPENAI_CHAT
 
@@ -238,7 +237,7 @@ def _after_the_end(chunks: list[Any], repeats: int) -> Row:
     concluding = Runtime(clock=clock, recorder=recorder, sink=lambda: sink)
 
     def measured() -> float:
-        with _runtime.overridden(concluding):
+        with override_runtime(concluding):
             watching, stream = _watched()
             before = 0
             for _ in iter_tracked(iter(chunks), watching, stream):

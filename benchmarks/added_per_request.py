@@ -37,7 +37,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from _bench import Row, Scale, Target, added, figure, interleaved, settled_heap
 from _latspan_on import On, application_provider, own_provider
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import install_runtime
 from latspan_instrumentation.asgi import LatspanMiddleware
 
 __all__ = ["measure"]
@@ -218,14 +218,14 @@ def _by_run(
     settled_heap()
 
     def measured() -> float:
-        _runtime.install(None if on is None else on.runtime)
+        install_runtime(None if on is None else on.runtime)
         runner.run(_requests(app, 1))
         before = clock()
         runner.run(_requests(app, _RUN))
         if on is not None and clock is time.process_time_ns:
             on.settle()
         after = clock()
-        _runtime.install(None)
+        install_runtime(None)
         if on is not None:
             on.settle()
             on.forget()
@@ -238,10 +238,10 @@ def _by_chunk(
     runner: asyncio.Runner, app: App, on: On | _Official | None = None
 ) -> Callable[[], float]:
     def measured() -> float:
-        _runtime.install(None if on is None else on.runtime)
+        install_runtime(None if on is None else on.runtime)
         took: list[float] = []
         runner.run(app({**_scope(), "took": took}, _receive, _send))  # type: ignore[arg-type]
-        _runtime.install(None)
+        install_runtime(None)
         if on is not None:
             on.settle()
             on.forget()

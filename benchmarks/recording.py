@@ -45,7 +45,7 @@ from _latspan_on import On, own_provider
 from _openai import MESSAGES, client, stream_of
 from latspan import Kind, Source, TokenSource, write_interval
 from latspan._base.clock import SystemClock
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import install_runtime
 from latspan._model.recording import Recorder
 from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan.histogram import HistogramLogWriter
@@ -140,7 +140,7 @@ def _requests(openai: OpenAI, on: On, clock: Callable[[], int]) -> Callable[[], 
     """Return a measurement of the CPU time per request in µs."""
 
     def measured() -> float:
-        _runtime.install(on.runtime)
+        install_runtime(on.runtime)
         _request(openai)
         before = clock()
         for _ in range(_RUN):
@@ -148,7 +148,7 @@ def _requests(openai: OpenAI, on: On, clock: Callable[[], int]) -> Callable[[], 
         if clock is time.process_time_ns:
             on.settle()
         after = clock()
-        _runtime.install(None)
+        install_runtime(None)
         on.settle()
         on.forget()
         return (after - before) / _RUN / 1000

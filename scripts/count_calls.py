@@ -36,7 +36,7 @@ for _folder in ("src", "integrations", "benchmarks"):
 import latspan  # noqa: E402
 from _latspan_on import On, own_provider  # noqa: E402
 from _openai import MESSAGES, async_client, client, stream_of  # noqa: E402
-from latspan._live.process import runtime as _runtime  # noqa: E402
+from latspan._live.process.runtime import install_runtime  # noqa: E402
 
 _WARM_UP: Final = 20
 _FOLDERS: Final = (f"{_ROOT}/src/", f"{_ROOT}/integrations/")
@@ -152,11 +152,11 @@ def main() -> None:
     for name in ("sync", "async"):
         calls = Calls()
         with asyncio.Runner() as runner, own_provider() as on:
-            _runtime.install(on.runtime)
+            install_runtime(on.runtime)
             tokens: int = options.tokens
             chat = _sync_chat(tokens) if name == "sync" else _async_chat(tokens, runner)
             _counted(chat, calls, on)
-            _runtime.install(None)
+            install_runtime(None)
         both = calls.caller + calls.worker
         for thread, counted in (
             ("caller", calls.caller),

@@ -138,10 +138,10 @@ def _latspan_alone(telemetry: Telemetry) -> On:
         latspan.auto_instrument()
         return On(telemetry, latspan.force_flush, totals=_latspan_totals())
     from _latspan_on import own_provider
-    from latspan._live.process import runtime as _runtime
+    from latspan._live.process.runtime import install_runtime
 
     on = _for_the_rest_of_the_process.enter_context(own_provider())
-    _runtime.install(on.runtime)
+    install_runtime(on.runtime)
     latspan.auto_instrument()
     return On(telemetry, on.settle, totals=_latspan_totals())
 

@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan._live.operations import LocalScope
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, current_runtime
 from latspan._model.segments import Kind, Outcome
 from latspan.errors import ConfigError
 from support.receivers import Refusing, refusing
@@ -38,7 +37,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusing]:
 
 
 def current() -> Runtime:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     return runtime
 

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionChunk
 import latspan
 from latspan._live.instrument import StreamTracker, aiter_tracked, iter_tracked, open_call
 from latspan._live.operations import ModelCall
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Outcome
 from latspan._model.wire.openai_chat import OPENAI_CHAT
@@ -50,7 +50,7 @@ def tracker() -> StreamTracker:
 
 def record_after(end: Callable[[], None]) -> RequestRecord:
     """End latspan, and return the record of the only call."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     end()
     (record,) = runtime.recorder.snapshot().records

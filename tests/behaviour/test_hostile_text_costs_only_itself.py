@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 import latspan
 from latspan import read_snapshots
 from latspan._live.operations import HttpExchange, ModelCall
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan.integrations import Outcome, open_call
 from latspan.integrations.formats import OPENAI_CHAT
 from latspan_instrumentation.asgi import LatspanMiddleware as AsgiMiddleware
@@ -192,7 +192,7 @@ def test_hostile_values_from_a_client_library_lose_no_telemetry(
     call.open_attempt("POST")
     call.method = odd
     call.end(Outcome.ERROR, error_type=odd)
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     exchange = HttpExchange(
         runtime,

@@ -66,7 +66,7 @@ print(began.is_set())
 INTERRUPTED = """
 import os, signal, sys, tempfile, threading
 import latspan
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan.testing import RequestRecord
 from latspan import Kind
 from latspan.integrations import Outcome
@@ -75,7 +75,7 @@ latspan.configure(export_enabled=False, histogram_log_dir=tempfile.mkdtemp())
 with latspan.request("answer"):
     pass
 assert latspan.force_flush()
-runtime = _runtime.current()
+runtime = current_runtime()
 recorder = runtime.recorder
 before = []
 

@@ -346,12 +346,12 @@ LOCKED: Final = """
 import os, signal
 import latspan
 from latspan import Kind
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord
 
 with latspan.request("answer"): pass
-runtime = _runtime.current()
+runtime = current_runtime()
 recorder = runtime.recorder
 signals = []
 

@@ -18,8 +18,7 @@ from tests.clients import conftest
 from tests.clients.conftest import MESSAGES, Driver, Leave, openai
 
 from latspan._live.otel.spans import ApiSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, current_runtime, override_runtime
 from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import Script, ScriptedServer
@@ -61,7 +60,7 @@ def _switched_on(driver: Driver) -> Generator[_Counts]:
         sink=lambda: ApiSink(provider.get_tracer("latspan")),
         strict=True,
     )
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         yield counting
 
 
@@ -127,7 +126,7 @@ WAYS: dict[Callable[[Driver, Any], Awaitable[None]], Outcome] = {
 
 def _everything() -> int:
     """Return the number of objects that could be part of a leak."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is not None:
         # The latest records are counted together later.
         runtime.recorder.drain()

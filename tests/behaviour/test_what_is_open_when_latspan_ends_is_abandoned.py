@@ -16,7 +16,7 @@ from opentelemetry import trace
 
 import latspan
 from latspan._live.instrument import ServerRequest, open_call
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Outcome
 from latspan._model.wire.openai_chat import OPENAI_CHAT
@@ -49,7 +49,7 @@ def end(request: pytest.FixtureRequest) -> End:
 def recorded(receiver: Receiver) -> Recorded:
     """Configure latspan, and return a function that returns the records of this configuration."""
     latspan.configure(keep_records=None)
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     return lambda: runtime.recorder.snapshot().records
 
@@ -146,7 +146,7 @@ def test_the_application_ends_them_without_effect(end: End, recorded: Recorded) 
             end()
             latspan.annotate(route="late")
         request.set_attribute("late", 1)
-    runtime = _runtime.current()
+    runtime = current_runtime()
 
     assert outcomes(recorded()) == [("inner", Outcome.ABANDONED), ("outer", Outcome.ABANDONED)]
     assert trace.get_current_span() is trace.INVALID_SPAN

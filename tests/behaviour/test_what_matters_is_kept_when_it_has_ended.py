@@ -18,8 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import latspan
 from latspan._live.otel.export import PrivateSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, override_runtime
 from latspan._live.sampling import SamplingSink
 from latspan._live.sdk import _pipeline
 from latspan._model.recording import Recorder
@@ -215,7 +214,7 @@ def percentiles(*, tail_sampling_ratio: float | None) -> tuple[dict[float, float
     sink = private if tail_sampling_ratio is None else SamplingSink(private, tail_sampling_ratio)
     recorder = Recorder(clock)
     runtime = Runtime(clock=clock, recorder=recorder, sink=lambda: sink, strict=True)
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         for _ in range(3_000):
             with latspan.request("answer"):
                 clock.advance(round(random.lognormvariate(20, 1)))

@@ -25,7 +25,7 @@ import pytest
 
 import latspan
 from latspan._base.nanoseconds import NS_PER_MS
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime, override_runtime
 from latspan.testing import Captured, ManualClock, Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
 
@@ -287,7 +287,7 @@ def seen(driver: Driver) -> Iterator[Captured]:
 @contextmanager
 def asked_for(**settings: Any) -> Generator[None]:
     """Let some fields of the runtime be others inside the block."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
-    with _runtime.overridden(replace(runtime, **settings)):
+    with override_runtime(replace(runtime, **settings)):
         yield

@@ -13,7 +13,7 @@ import pytest
 
 import latspan
 from latspan._live.operations import ModelCall, end_left_operations
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
@@ -172,7 +172,7 @@ def test_a_stream_that_was_left_long_ago_is_counted_with_the_next_interval(
     driver: Driver, seen: Captured
 ) -> None:
     """One that was left just now may still be read on."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     recorder = runtime.recorder
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from latspan._live.otel.spans import NoSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, override_runtime
 from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
@@ -81,7 +80,7 @@ def test_an_answer_that_is_changed_before_it_is_read_is_recorded_as_it_came(
     async def program(client: Any) -> None:
         _spoil(await driver.create(client))
 
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         driver.run(driver.transport(SCRIPT), program)
         for job in jobs:
             job()

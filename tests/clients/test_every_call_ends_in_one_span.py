@@ -17,8 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import latspan
 from latspan._live.operations import abandon_open_operations, active_scope, end_left_operations
 from latspan._live.otel.spans import ApiSink, NoSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, override_runtime
 from latspan._model.recording import Recorder
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Script
@@ -201,7 +200,7 @@ def test_a_finaliser_leaves_the_spans_to_latspans_thread(driver: Driver) -> None
         else:
             response.close()
 
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         driver.run(driver.transport(SCRIPT), program)
     assert [span.name for span in exporter.get_finished_spans()][-1] == "chat m"
     (record,) = runtime.recorder.snapshot().records
@@ -228,7 +227,7 @@ def test_a_call_that_waits_for_its_end_holds_no_text(driver: Driver) -> None:
         asked = {"stream": True, "stream_options": {"include_usage": True}}
         await driver.read(await driver.create(client, **asked), visit)
 
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         driver.run(driver.transport(SCRIPT), program)
         assert [text() for text in texts] == [None] * 5
         for job in jobs:
@@ -399,7 +398,7 @@ def test_what_is_read_after_a_left_call_was_counted_is_no_part_of_it(
         end_left_operations()
         await driver.read(stream)
 
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         driver.run(driver.transport(SCRIPT), program)
     for job in jobs:
         job()

@@ -24,7 +24,7 @@ from latspan import Kind, Source
 from latspan._base import log as _log
 from latspan._live.operations import LocalScope
 from latspan._live.operations._contents import KEPT_ONE_BY_ONE
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime, override_runtime
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side, capture
 from tests.servers.conftest import MS, App, Server, answering
@@ -423,9 +423,9 @@ def test_a_generator_that_goes_on_with_it_is_closed_elsewhere(
 @pytest.fixture
 def lax(server: Server) -> Iterator[Server]:
     """Give a server whose latspan logs what fails, as it does for users."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
-    with _runtime.overridden(replace(runtime, strict=False)):
+    with override_runtime(replace(runtime, strict=False)):
         yield server
 
 

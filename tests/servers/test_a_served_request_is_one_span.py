@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import latspan
 from latspan import Kind
 from latspan._live.operations import ModelCall
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime, override_runtime
 from latspan.integrations import Outcome
 from latspan.testing import ManualClock, RequestRecord, Side, capture
 from latspan_instrumentation.asgi import LatspanMiddleware
@@ -139,9 +139,9 @@ def test_a_client_that_leaves_is_no_error(server: Server) -> None:
 @pytest.mark.parametrize("exported", [False, True])
 def test_the_path_is_exported_if_it_is_configured(server: Server, *, exported: bool) -> None:
     """A path may be that of a user, or contain a token."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
-    with _runtime.overridden(replace(runtime, export_url_paths=exported)):
+    with override_runtime(replace(runtime, export_url_paths=exported)):
         server.serve(answering(b"hi"), path="/reset/token")
     assert _span(server).attributes.get("url.path") == ("/reset/token" if exported else None)
 

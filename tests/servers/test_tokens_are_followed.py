@@ -13,7 +13,7 @@ import pytest
 
 import latspan
 from latspan import Kind, semconv
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime, override_runtime
 from latspan._model.evidence.gen_ai_latency import read_span
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side
@@ -123,9 +123,9 @@ def test_dashboards_made_for_vllm_find_what_they_look_for(server: Server) -> Non
     def tokens() -> AsyncGenerator[str]:
         return latspan.track_tokens(model.atokens("a", "b", "c"))
 
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
-    with _runtime.overridden(replace(runtime, emit_gen_ai_latency=True)):
+    with override_runtime(replace(runtime, emit_gen_ai_latency=True)):
         server.serve(_sending(tokens))
         server.serve(answering(b"no model's"))
     server.serve(_sending(tokens))
@@ -329,9 +329,9 @@ def _failing(_: object) -> int:
 @pytest.mark.parametrize("count", [_of_nothing, _failing, str])
 def test_what_cannot_be_counted_is_given_all_the_same(server: Server, count: Any) -> None:
     """Whoever reads the answer has not asked for the count."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
-    with _runtime.overridden(replace(runtime, strict=False)), latspan.request("answer"):
+    with override_runtime(replace(runtime, strict=False)), latspan.request("answer"):
         assert [*latspan.track_tokens(["a", "b"], count=count)] == ["a", "b"]
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.outcome is Outcome.COMPLETED
@@ -370,11 +370,11 @@ def test_a_model_that_fails_as_it_is_closed(server: Server) -> None:
 
 def test_tokens_after_the_end_are_none_of_the_requests(server: Server) -> None:
     """Though what it was is reckoned on latspan's own thread, later."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     later: list[Callable[[], None]] = []
     model = Model(server.clock)
-    with _runtime.overridden(replace(runtime, enqueue=later.append)):
+    with override_runtime(replace(runtime, enqueue=later.append)):
         with latspan.request("answer"):
             given = latspan.track_tokens(model.tokens("a", "b"))
         assert [*given] == ["a", "b"]

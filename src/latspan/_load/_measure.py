@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 from latspan import semconv
 from latspan._live.instrument import auto_instrument
 from latspan._live.operations import with_attributes
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._live.sdk import configure, force_flush, shutdown, stop_polling
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
@@ -265,7 +265,7 @@ class _Measurement:
             # watch is on for functions.
             watch_event_loop=settings.function is not None,
         )
-        self._recorded = runtime = _runtime.current()
+        self._recorded = runtime = current_runtime()
         if runtime is None:
             raise MeasurementError(
                 "latspan is switched off, so nothing would be recorded",
@@ -282,7 +282,7 @@ class _Measurement:
             instrument_client(settings.endpoint)
 
     def _check_recorded(self) -> None:
-        if _runtime.current() is not self._recorded:
+        if current_runtime() is not self._recorded:
             raise MeasurementError(
                 f"{self._settings.name} configured latspan again or shut it down, so its requests"
                 " were not recorded",
@@ -416,7 +416,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 def _clock() -> Callable[[], int]:
     """Return the clock of the recorded requests."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None  # noqa: S101 - it is configured here
     return runtime.clock.monotonic_ns
 

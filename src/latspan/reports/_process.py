@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from latspan._live import sdk as _sdk
 from latspan._live.instrument import instrumented_libraries, loaded_clients
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._model.segments import Kind, kind_named
 from latspan.errors import ConfigError
@@ -49,7 +49,7 @@ def report(snapshot: Snapshot | None = None) -> Report:
     Raises:
         MissingExtraError: The package ``rich`` of the extra ``study`` is not installed.
     """
-    runtime = _runtime.current()
+    runtime = current_runtime()
     expected = DEFAULT_EXPECTATIONS if runtime is None else runtime.expected
     if snapshot is not None:
         return report_of_snapshot(snapshot, expected)

@@ -13,10 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from latspan._base.clock import Clock, SystemClock
 from latspan._live.operations import end_left_operations
 from latspan._live.otel.export import PrivateSink
-from latspan._live.process import runtime as _runtime
 from latspan._live.process.event_loop import EventLoops
 from latspan._live.process.loading import load_later_modules
-from latspan._live.process.runtime import Runtime, no_watch
+from latspan._live.process.runtime import Runtime, no_watch, override_runtime
 from latspan._live.sdk._api_variables import propagates
 from latspan._live.sdk._lifecycle import explained
 from latspan._model.metrics import DEFAULT_EXPECTATIONS, Expectations
@@ -120,7 +119,7 @@ def capture(
         strict=raises_bugs,
     )
     try:
-        with _runtime.overridden(runtime):
+        with override_runtime(runtime):
             yield Captured(recorder.snapshot, exporter.get_finished_spans)
     finally:
         loops.stop()

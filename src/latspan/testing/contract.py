@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, cast
 from latspan import semconv
 from latspan._live.instrument._discovery import instrumentor_of
 from latspan._live.instrument._instrumentor import package_of
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime, override_runtime
 from latspan._model.recording import Recorder, RequestRecord
 from latspan._model.segments import Kind, Outcome
 from latspan.integrations import Instrumentor
@@ -331,10 +331,10 @@ class IntegrationContract:
     @contextmanager
     def _captured(self) -> Generator[Captured]:
         with self._switched_on(), capture() as seen:
-            runtime = _runtime.current()
+            runtime = current_runtime()
             assert runtime is not None
             # An error in a function of the integration fails the test, instead of being logged.
-            with _runtime.overridden(replace(runtime, strict=True)):
+            with override_runtime(replace(runtime, strict=True)):
                 yield seen
 
     def _check(self, seen: Captured, outcome: Outcome) -> RequestRecord:
@@ -387,10 +387,10 @@ def _http_clients_switched_on() -> Generator[None]:
 
 @contextmanager
 def _broken_recorder() -> Generator[None]:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     broken = replace(runtime, recorder=_BrokenRecorder(runtime.clock), strict=False)
-    with _runtime.overridden(broken):
+    with override_runtime(broken):
         yield
 
 

@@ -12,7 +12,7 @@ import sys
 
 import latspan
 from latspan import Kind
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, Segment
 
@@ -27,7 +27,7 @@ def durations_ns(worker: int) -> list[int]:
 
 
 def work(worker: int) -> None:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     for number, duration_ns in enumerate(durations_ns(worker)):
         runtime.recorder.record(

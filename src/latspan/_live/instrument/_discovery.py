@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from latspan._base.log import warn_once
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import instrumentation_requested
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -132,7 +132,7 @@ def auto_instrument() -> tuple[str, ...]:
             _switch_on_when_imported(point)
         else:
             _switch_on(point)
-    _runtime.instrumentation_requested()
+    instrumentation_requested()
     return _names_of(ours)
 
 

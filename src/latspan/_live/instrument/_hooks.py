@@ -33,7 +33,7 @@ from latspan._live.operations import (
 from latspan._live.otel.context_keys import current_span, is_http_suppressed
 from latspan._live.otel.context_keys import is_suppressed as is_all_suppressed
 from latspan._live.otel.spans import AttributeValue, EnrichingSink
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.segments import Outcome
 from latspan._model.timeline import Attempt
 from latspan._model.wire import FETCH_RESPONSE, ApiFormat, copy_fields
@@ -93,7 +93,7 @@ class Call(Protocol):
 
 def is_switched_on() -> bool:
     """Return whether latspan is configured; otherwise an integration must do nothing."""
-    return _runtime.current() is not None
+    return current_runtime() is not None
 
 
 def is_suppressed() -> bool:
@@ -150,7 +150,7 @@ def open_call(
         The call; ``None`` if latspan is not configured or instrumentation is suppressed in this
         context, so there is nothing to do.
     """
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         return None
     parent_context = context.get_current()
@@ -218,7 +218,7 @@ def open_exchange(sent: SentRequest, *, spanned_elsewhere: bool = False) -> Http
     Returns:
         The exchange; ``None`` if latspan is not configured.
     """
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         return None
     with handle_internal_errors("the start of an HTTP exchange"):
@@ -241,7 +241,7 @@ def open_exchange(sent: SentRequest, *, spanned_elsewhere: bool = False) -> Http
 
 def adopt_llm_span(call: Operation) -> None:
     """Attach the span that another instrumentation opened inside ``call``, which has no span."""
-    runtime = _runtime.current()
+    runtime = current_runtime()
     span = llm_span(current_span(context.get_current()))
     if runtime is not None and span is not None:
         left_out = left_to_owner(span)
@@ -255,7 +255,7 @@ def requests_usage() -> bool:
 
     It is true only if ``request_stream_usage`` is configured, because this changes the request.
     """
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None or not runtime.request_stream_usage:
         return False
     return not is_all_suppressed(context.get_current())

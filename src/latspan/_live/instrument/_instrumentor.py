@@ -12,7 +12,7 @@ from latspan._live.instrument._discovery import note_patched, note_switched_on
 from latspan._live.instrument._import_hooks import stop_awaiting, when_imported
 from latspan._live.instrument._patching import Patches
 from latspan._live.instrument._requirements import conflict_with, library_of
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import start_if_expected
 
 if TYPE_CHECKING:
     from latspan._live.instrument._warmer import UnderlyingClient
@@ -153,7 +153,7 @@ class Instrumentor(ABC):
         finally:
             self._patching.release()
         if self._is_on and self.triggers_start:
-            _runtime.start_if_expected()
+            start_if_expected()
 
     def _give_up(self, error: BaseException) -> None:
         """Remove all patches because one has failed."""

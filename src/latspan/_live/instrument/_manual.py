@@ -11,7 +11,7 @@ from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.text import text_of
 from latspan._live.instrument._decorators import Run, ScopeManager, named_scope, scope_entering
 from latspan._live.instrument._outcomes import error_type_of, outcome_of
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.segments import Kind, Outcome
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class OperationScope(ScopeManager[OpenScope]):
 def _begin(
     kind: Kind, name: str, span_attributes: dict[str, AttributeValue] | None
 ) -> _ScopeBlock | None:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         return None
     from latspan._live.operations import LocalScope

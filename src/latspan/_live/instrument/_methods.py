@@ -39,7 +39,7 @@ from latspan._live.instrument._responses import (
     track_response,
 )
 from latspan._live.operations import ModelCall, active_operation
-from latspan._live.process.runtime import current
+from latspan._live.process.runtime import current_runtime
 
 __all__ = ["CallFactory", "ModelMethod", "patch_method", "unless_inside", "with_names"]
 
@@ -210,7 +210,7 @@ class ModelMethod:
         kwargs: dict[str, Any],
     ) -> Any:
         """Replace a plain function."""
-        runtime = current()
+        runtime = current_runtime()
         if runtime is None:
             return wrapped(*args, **kwargs)
         if self._rewrite is not None and runtime.request_stream_usage and requests_usage():
@@ -236,7 +236,7 @@ class ModelMethod:
         kwargs: dict[str, Any],
     ) -> Awaitable[Any]:
         """Replace a coroutine function; the call begins when the coroutine is awaited."""
-        runtime = current()
+        runtime = current_runtime()
         if runtime is None:
             return wrapped(*args, **kwargs)
         if self._rewrite is not None and runtime.request_stream_usage and requests_usage():
@@ -271,7 +271,7 @@ class ModelMethod:
         """Replace a generator function; the call begins with the first read."""
         # An SDK raises for wrong arguments here, and starts nothing before the first read.
         source = wrapped(*args, **kwargs)
-        if current() is None:
+        if current_runtime() is None:
             return source
         return named_like(self._generated(source, instance, kwargs), source)
 
@@ -292,7 +292,7 @@ class ModelMethod:
     ) -> AsyncGenerator[Any]:
         """Replace an asynchronous generator function; the call begins with the first read."""
         source = wrapped(*args, **kwargs)
-        if current() is None:
+        if current_runtime() is None:
             return source
         return named_like(self._generated_async(source, instance, kwargs), source)
 

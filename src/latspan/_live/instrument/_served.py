@@ -41,7 +41,7 @@ from latspan._live.operations import (
     with_attribute_of,
 )
 from latspan._live.otel.spans import AttributeValue, EnrichingSink, NoSink
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.metrics import MetricValue
 from latspan._model.segments import Kind, Outcome, Side, Stage
 from latspan._model.timeline import ChildInterval
@@ -136,7 +136,7 @@ class ServerRequest:
             ``None`` if latspan is not configured, HTTP instrumentation is suppressed here, or the
             request is being served already: an application hands it to a mounted one.
         """
-        runtime = _runtime.current()
+        runtime = current_runtime()
         if runtime is None or is_suppressed() or _is_served_here():
             return None
         with handle_internal_errors("the start of a served request"), ExitStack() as exit_stack:

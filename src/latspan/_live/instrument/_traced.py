@@ -12,8 +12,7 @@ from latspan._base.fork import this_process
 from latspan._base.internal_errors import handle_internal_errors
 from latspan._live.instrument._decorators import target_of, wrapped
 from latspan._live.instrument._outcomes import error_type_of, outcome_of
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, current_runtime
 from latspan._model.segments import Outcome
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class _Traced:
 
 
 def _open(name: str) -> _Traced | None:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         return None
     with handle_internal_errors("the start of a traced function"):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from latspan._base.log import warn_once
 from latspan._live.operations import SentRequest
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 
 __all__ = ["address_of", "is_excluded", "port_of", "sent_request"]
 
@@ -77,7 +77,7 @@ def is_excluded(url: Callable[[], str], *libraries: str) -> bool | None:
     Source: ``get_excluded_urls`` of ``opentelemetry.util.http``: regular expressions separated by
     commas, each searched for in the URL.
     """
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         return None
     patterns = runtime.excluded_urls.get(libraries)

@@ -13,7 +13,7 @@ from latspan._base.clock import SystemClock
 from latspan._live.instrument._discovery import instrumentor_of
 from latspan._live.instrument._warmer import UnderlyingClient, Warmer, WarmsTransport
 from latspan._live.otel.context_keys import suppress_instrumentation
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.timeline import Attempt
 from latspan._model.units import in_unit
 from latspan.errors import ConfigError, InstrumentationError
@@ -163,7 +163,7 @@ async def _awaited(steps: _Steps) -> WarmupResult:
 
 
 def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _Steps:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     now = (SystemClock() if runtime is None else runtime.clock).monotonic_ns
     try:
         warmer, preparing = _warmer_of(client, url, timeout_s)

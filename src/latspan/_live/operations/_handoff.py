@@ -44,7 +44,7 @@ from latspan._live.operations._enclosing import (
 )
 from latspan._live.operations._scope import LocalScope, request_around
 from latspan._live.otel.spans import AttributeValue, given_attributes
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.metrics import MetricValue
 from latspan._model.segments import Kind, Outcome, Side, Source
 from latspan._model.timeline import ChildInterval
@@ -140,7 +140,7 @@ class Handoff:
         self._handed_off_ns = 0
         # In a list so that only one thread can end it.
         self._waiting: list[str] = []
-        runtime = _runtime.current()
+        runtime = current_runtime()
         if waits is not None and runtime is not None:
             self._handed_off_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
@@ -235,7 +235,7 @@ class Handoff:
                 for name, ms in server_timing.parsed(header)
                 if name != server_timing.TOTAL
             ]
-            runtime = _runtime.current()
+            runtime = current_runtime()
             if runtime is not None and self._waiting:
                 self._lay(took, runtime.clock.monotonic_ns())
 
@@ -285,7 +285,7 @@ class Handoff:
         """
         request = request_around(self._scope)
         # The wait of an abandoned request belongs to the runtime that is being shut down.
-        runtime = _runtime.current() if request is None else request.runtime
+        runtime = current_runtime() if request is None else request.runtime
         name = self._take_wait()
         if name is None:
             return False

@@ -2,15 +2,15 @@
 Runtime of this process: clock, recorder and spans; absent until latspan is configured.
 
 The composition root installs a :class:`Runtime`. Code that opens a request gets the current one
-with :func:`current`, and does nothing if there is none.
+with :func:`current_runtime`, and does nothing if there is none.
 
 **Expected start.** Zero-code instrumentation does not configure latspan when the program starts. It
-passes a function to :func:`expect`, and the first thread that needs a runtime calls it. The lock
-``_starting`` admits one thread. If the start itself needs a runtime on that thread, ``_begun``
+passes a function to :func:`expect_start`, and the first thread that needs a runtime calls it. The
+lock ``_starting`` admits one thread. If the start itself needs a runtime on that thread, ``_begun``
 prevents a second start. Other threads wait, but at most for one second: they may hold an import
 lock that the starting thread needs. After the start, successful or not, no start is expected.
-:func:`install` and :func:`expect_nothing` discard an expected start, because the application then
-configures latspan itself.
+:func:`install_runtime` and :func:`expect_no_start` discard an expected start, because the
+application then configures latspan itself.
 
 **Retirement.** A reconfiguration installs a new runtime while calls and requests of the old one are
 still ending on other threads. :meth:`Runtime.retire` closes the old runtime before its last export.
@@ -52,14 +52,14 @@ __all__ = [
     "EmitEvent",
     "Observation",
     "Runtime",
-    "current",
+    "current_runtime",
     "drain_before_flush",
-    "expect",
-    "expect_nothing",
-    "install",
+    "expect_no_start",
+    "expect_start",
+    "install_runtime",
     "instrumentation_requested",
     "no_watch",
-    "overridden",
+    "override_runtime",
     "start_if_expected",
     "when_instrumentation_is_requested",
 ]
@@ -296,7 +296,7 @@ _MAX_START_S: Final = 1.0
 _MAX_FLUSH_WAIT_S: Final = 5.0
 
 
-def current() -> Runtime | None:
+def current_runtime() -> Runtime | None:
     """Return the current runtime; ``None`` if latspan is off."""
     if _overriding is not None:
         return _overriding
@@ -305,7 +305,7 @@ def current() -> Runtime | None:
     return _installed
 
 
-def install(runtime: Runtime | None) -> None:
+def install_runtime(runtime: Runtime | None) -> None:
     """Install ``runtime``, or switch off with ``None``; discard an expected start."""
     global _installed
     _expected.clear()
@@ -313,7 +313,7 @@ def install(runtime: Runtime | None) -> None:
     _set_strictness()
 
 
-def expect(start: Callable[[], None]) -> None:
+def expect_start(start: Callable[[], None]) -> None:
     """
     Call ``start`` when a runtime is first needed, unless one is installed by then.
 
@@ -324,7 +324,7 @@ def expect(start: Callable[[], None]) -> None:
         _expected[:] = [start]
 
 
-def expect_nothing() -> None:
+def expect_no_start() -> None:
     """Discard the expected start: the application configures latspan now."""
     _expected.clear()
 
@@ -351,7 +351,7 @@ def start_if_expected() -> None:
 def drain_before_flush() -> None:
     """Wait at most five seconds until the requests that have ended have their spans."""
     with handle_internal_errors("a flush by the application"):
-        runtime = current()
+        runtime = current_runtime()
         if runtime is not None:
             runtime.drain(_MAX_FLUSH_WAIT_S)
 
@@ -372,7 +372,7 @@ def instrumentation_requested() -> None:
 
 
 @contextmanager
-def overridden(runtime: Runtime) -> Generator[None]:
+def override_runtime(runtime: Runtime) -> Generator[None]:
     """Use ``runtime`` inside the block, whatever the application configures; for tests."""
     global _overriding
     before, _overriding = _overriding, runtime

@@ -35,7 +35,12 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.log import logger
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import (
+    current_runtime,
+    expect_no_start,
+    install_runtime,
+    when_instrumentation_is_requested,
+)
 from latspan._live.process.sigterm import Delivery, handle_sigterm, wake_sigterm
 from latspan._live.sdk._config import Config, read_config, with_parameters_of
 
@@ -132,7 +137,7 @@ def configure(**settings: object) -> None:
         logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return
     made = assemble(config, at_end=shutdown)
-    _runtime.expect_nothing()
+    expect_no_start()
     try:
         made.begin()
     except BaseException:
@@ -161,7 +166,7 @@ def _exchange(live: Assembly | None) -> Assembly | None:
     global _live
     with _lock:
         replaced, _live = _live, live
-        _runtime.install(None if live is None else live.runtime)
+        install_runtime(None if live is None else live.runtime)
     return replaced
 
 
@@ -173,7 +178,7 @@ def _log_start() -> None:
             live.start_line.on_instrumented()
 
 
-_runtime.when_instrumentation_is_requested(_log_start)
+when_instrumentation_is_requested(_log_start)
 
 
 def snapshot() -> Snapshot:
@@ -185,7 +190,7 @@ def snapshot() -> Snapshot:
     handler may call this function; if the handler interrupted the recorder, the snapshot contains
     everything up to the last export.
     """
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         from latspan._model.recording import empty_snapshot
 

@@ -35,7 +35,7 @@ from latspan._base.log import (
 from latspan._live.instrument import Integration, IntegrationStatus, integrations
 from latspan._live.instrument._discovery import instrumentor_of, patched_libraries
 from latspan._live.instrument._instrumentor import triggers_of
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import when_instrumentation_is_requested
 from latspan._live.sdk._lifecycle import is_sdk_disabled
 from latspan._live.sdk._observation import (
     Configured,
@@ -113,7 +113,7 @@ class Observer:
 
     def start(self) -> None:
         """Begin to observe the program; call this after latspan's own instrumentation."""
-        _runtime.when_instrumentation_is_requested(self.instrumentation_requested)
+        when_instrumentation_is_requested(self.instrumentation_requested)
         logger.addFilter(_is_logged)
         # Registered after latspan's own exit handler, so it runs before that handler.
         atexit.register(self.exit)

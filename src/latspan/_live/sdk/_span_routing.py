@@ -13,7 +13,7 @@ from latspan._live.operations._enclosing import active_scope
 from latspan._live.otel.context_keys import current_span
 from latspan._live.otel.providers import has_span_processors, is_unset
 from latspan._live.otel.spans import ApiSink, NoSink, SpanSink
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import drain_before_flush
 from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL
 
@@ -99,7 +99,7 @@ class SpanRouter:
             if self._warning is not None:
                 warn_once(self._warning)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
-            sink = application_sink(tracer, _runtime.drain_before_flush)
+            sink = application_sink(tracer, drain_before_flush)
             self._provider, self._api = provider, sink
         return self._api
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.log import logger
 from latspan._live.instrument import auto_instrument, disabled_by, instrumented, uninstrument
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import expect_start
 from latspan._live.sdk._lifecycle import configure, export_at_sigterm, observe
 from latspan._live.sdk._record_export import RECORDS_FOLDER
 from latspan.errors import LatspanError
@@ -91,7 +91,7 @@ def start() -> None:
         # Before the program sets its own handlers: a server restores the one that it found.
         export_at_sigterm(asleep=True)
         observer = _observer()
-        _runtime.expect(partial(_configure, observer))
+        expect_start(partial(_configure, observer))
         if observer is not None:
             observe(observer)
         auto_instrument()
@@ -107,7 +107,7 @@ def after_opentelemetry() -> None:
         if unwanted:
             uninstrument(*unwanted)
         export_at_sigterm(asleep=True)
-        _runtime.expect(_configure)
+        expect_start(_configure)
 
 
 def requests_export(variables: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.log import warn_once
 from latspan._live.instrument import ScopeManager, error_type_of, outcome_of, scope_entering
 from latspan._live.operations import Handoff, LocalScope, attached, handoff_here
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._live.stages._stage import kind_of
 from latspan._model.segments import Kind, Outcome
 
@@ -98,7 +98,7 @@ def _begin(
     attributes: Mapping[str, AttributeValue],
     window_s: float | None,
 ) -> _Stages | None:
-    runtime = _runtime.current()
+    runtime = current_runtime()
     if runtime is None:
         return None
     stages: list[LocalScope] = []

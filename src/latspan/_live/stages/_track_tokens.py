@@ -9,8 +9,7 @@ from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.log import warn_once
 from latspan._live.instrument import error_type_of, outcome_of
 from latspan._live.operations import Generation, LocalScope, attached, handoff_here
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, current_runtime
 from latspan._live.stages._annotations import annotations_here
 from latspan._model.segments import Kind, Outcome, Stage
 
@@ -83,7 +82,7 @@ class _Following:
 
     @classmethod
     def here(cls, *, stages: bool) -> _Following | None:
-        runtime = _runtime.current()
+        runtime = current_runtime()
         if runtime is None:
             return None
         with handle_internal_errors("the start of tracked tokens"):

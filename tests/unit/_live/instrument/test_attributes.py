@@ -20,8 +20,7 @@ from latspan._live.instrument import open_call
 from latspan._live.operations import ModelCall
 from latspan._live.otel.export._points import attributes_of
 from latspan._live.otel.spans import ApiSink, NoSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, override_runtime
 from latspan._model.recording import Recorder, read_snapshots, write_interval
 from latspan._model.segments import Kind, Outcome
 from latspan._model.wire.openai_chat import OPENAI_CHAT
@@ -247,7 +246,7 @@ def test_an_open_request_under_an_applications_provider(clock: ManualClock) -> N
         strict=True,
     )
     with (
-        _runtime.overridden(runtime),
+        override_runtime(runtime),
         latspan.attributes({VERSION: "7"}),
         latspan.request("answer") as request,
     ):
@@ -267,7 +266,7 @@ def test_an_open_request_whose_spans_are_not_exported(clock: ManualClock) -> Non
     outside = TracerProvider(shutdown_on_exit=False).get_tracer("t")
     runtime = Runtime(clock=clock, recorder=recorder, sink=NoSink, strict=True)
     with (
-        _runtime.overridden(runtime),
+        override_runtime(runtime),
         outside.start_as_current_span("theirs") as theirs,
         latspan.request("answer") as request,
     ):
@@ -357,7 +356,7 @@ def test_series_attributes_count_towards_the_cardinality_limit(clock: ManualCloc
     runtime = Runtime(
         clock=clock, recorder=recorder, sink=NoSink, strict=True, series_attributes=(VERSION,)
     )
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         for number in range(10):
             with latspan.attributes({VERSION: f"v{number}\ud800"}), latspan.request("answer"):
                 pass

@@ -15,8 +15,7 @@ from latspan._live.instrument import open_call, track_stream
 from latspan._live.instrument._hooks import open_exchange
 from latspan._live.operations import ModelCall, SentRequest
 from latspan._live.otel.spans import ApiSink, NoSink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime
+from latspan._live.process.runtime import Runtime, override_runtime
 from latspan._model.recording import Recorder, RequestRecord
 from latspan._model.recording._recorder import DRAIN_THRESHOLD
 from latspan._model.segments import Outcome
@@ -135,7 +134,7 @@ def test_a_record_knows_whether_its_trace_is_kept(
     recorder = Recorder(clock, keep=None)
     tracer = TracerProvider(sampler=sampler, shutdown_on_exit=False).get_tracer("test")
     runtime = Runtime(clock=clock, recorder=recorder, sink=lambda: ApiSink(tracer), strict=True)
-    with _runtime.overridden(runtime), latspan.request("answer"), latspan.stage("retrieve"):
+    with override_runtime(runtime), latspan.request("answer"), latspan.stage("retrieve"):
         _open().end(Outcome.COMPLETED)
 
     records: tuple[RequestRecord, ...] = recorder.snapshot().records
@@ -157,7 +156,7 @@ def test_a_caller_whose_spans_must_not_wait_has_its_records_counted_together(
         enqueue=jobs.append,
         strict=True,
     )
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         for _ in range(DRAIN_THRESHOLD // 2 - 1):
             _open().end(Outcome.COMPLETED)
         assert jobs == []
@@ -171,7 +170,7 @@ def test_a_caller_whose_spans_must_not_wait_has_its_records_counted_together(
 def test_without_spans_no_trace_is_kept(clock: ManualClock) -> None:
     """There is none to be found."""
     recorder = Recorder(clock, keep=None)
-    with _runtime.overridden(Runtime(clock=clock, recorder=recorder, sink=NoSink, strict=True)):
+    with override_runtime(Runtime(clock=clock, recorder=recorder, sink=NoSink, strict=True)):
         _open().end(Outcome.COMPLETED)
 
     (record,) = recorder.snapshot().records

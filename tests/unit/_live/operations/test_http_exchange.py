@@ -8,7 +8,6 @@ import latspan
 from latspan._live.instrument._hooks import open_exchange
 from latspan._live.operations import HttpExchange, ModelCall, SentRequest, end_left_operations
 from latspan._live.operations._open_operations import open_operations
-from latspan._live.process import runtime as _runtime
 from latspan._model.segments import Outcome
 from latspan.testing import ManualClock, capture
 from support.exchanges import promoted_to_chat
@@ -96,7 +95,7 @@ def test_the_promotion_survives_a_request_around_it_that_fails(
     with capture() as seen:
         exchange = _opened()
         monkeypatch.setattr(ModelCall, "join", fail)
-        monkeypatch.setattr(_runtime, "log_internal_error", ignore)
+        monkeypatch.setattr("latspan._base.internal_errors.log_internal_error", ignore)
         call = promoted_to_chat(exchange)
         assert call is not None
         call.end(Outcome.COMPLETED)

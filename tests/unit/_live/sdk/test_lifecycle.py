@@ -13,7 +13,7 @@ import latspan
 from latspan._live.instrument import open_call
 from latspan._live.operations import ModelCall
 from latspan._live.otel.spans import NoSink
-from latspan._live.process import runtime as _runtime
+from latspan._live.process.runtime import current_runtime
 from latspan._model.recording import read_snapshots
 from latspan._model.segments import Outcome
 from latspan._model.wire.openai_chat import OPENAI_CHAT
@@ -257,7 +257,7 @@ def test_otel_sdk_disabled_disables_everything(
     latspan.configure()
     do_some_work()
 
-    assert _runtime.current() is None
+    assert current_runtime() is None
     assert latspan.force_flush()
     assert (receiver.traces, receiver.metrics) == ([], [])
 
@@ -294,7 +294,7 @@ def test_export_enabled_false_exports_nothing(receiver: Receiver) -> None:
     latspan.configure(export_enabled=False)
     do_some_work()
 
-    runtime = _runtime.current()
+    runtime = current_runtime()
     assert runtime is not None
     assert isinstance(runtime.sink(), NoSink)
     assert latspan.snapshot().count() == 1

@@ -20,8 +20,7 @@ from opentelemetry.sdk.trace.sampling import (
 
 from latspan._live.operations import ModelCall, end_left_operations
 from latspan._live.otel.export import application_sink
-from latspan._live.process import runtime as _runtime
-from latspan._live.process.runtime import Runtime, drain_before_flush
+from latspan._live.process.runtime import Runtime, drain_before_flush, override_runtime
 from latspan._live.process.worker import Worker
 from latspan._model.recording import Recorder
 from latspan._model.segments import Outcome
@@ -128,7 +127,7 @@ class Busy:
 @pytest.fixture
 def busy(exporter: InMemorySpanExporter) -> Generator[Busy]:
     busy = Busy(exporter)
-    with _runtime.overridden(busy.runtime):
+    with override_runtime(busy.runtime):
         yield busy
     busy.free()
     assert busy.worker.stop(30)
@@ -222,7 +221,7 @@ def test_a_provider_that_is_flushed_has_the_calls_whose_stream_was_left(
     runtime = Runtime(
         clock=clock, recorder=Recorder(clock), sink=lambda: sink, drain=drain, strict=True
     )
-    with _runtime.overridden(runtime):
+    with override_runtime(runtime):
         call = ModelCall(runtime, Context(), name="chat", attributes={}, series={})
         call.leave(Outcome.CLOSED_EARLY, done_ns=clock.monotonic_ns())
         getattr(provider, flush)()
