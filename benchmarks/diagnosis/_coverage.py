@@ -27,7 +27,7 @@ _STRENGTH: Final = 0.9
 _WARM_UP: Final = 200
 """Requests at the begin that are not measured: a queue that starts empty is another system."""
 _LONG: Final = 20_000
-_LEAST_SHARE: Final = 0.02
+_MIN_SHARE: Final = 0.02
 """Share below which a segment is no candidate for the largest one, and is not counted."""
 
 
@@ -60,7 +60,7 @@ def covered(repeats: int) -> Iterator[Covered]:
         for repeat in range(repeats):
             found = _shares(scenario, 8_000_000 + 1_000 * number + repeat, text)
             for segment, (share, _, _) in truth.items():
-                if share < _LEAST_SHARE:
+                if share < _MIN_SHARE:
                     continue
                 _, low, high = found.get(segment, (0.0, 0.0, 0.0))
                 intervals += 1

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-_LONGEST: Final = 2_000
+_MAX_MESSAGE_LENGTH: Final = 2_000
 """Maximum length of a message, in characters: enough for a list of all settings or metrics."""
 
 
@@ -63,8 +63,8 @@ class LatspanError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = printable(message, longest=_LONGEST)
-        self.hint = None if hint is None else printable(hint, longest=_LONGEST)
+        self.message = printable(message, longest=_MAX_MESSAGE_LENGTH)
+        self.hint = None if hint is None else printable(hint, longest=_MAX_MESSAGE_LENGTH)
         super().__init__(self.message)
 
     def __str__(self) -> str:

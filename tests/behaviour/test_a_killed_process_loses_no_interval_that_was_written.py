@@ -13,7 +13,7 @@ from latspan.histogram import read_log
 
 PROGRAM = Path(__file__).parent / "programs" / "appends_intervals.py"
 KILLS = 50
-LONGEST_S = 0.03
+MAX_S = 0.03
 
 
 def test_fifty_kills_lose_no_acknowledged_interval(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_fifty_kills_lose_no_acknowledged_interval(tmp_path: Path) -> None:
         ) as process:
             assert process.stdout is not None
             acknowledged.append(int(process.stdout.readline()))
-            killer = threading.Timer(moments.uniform(0, LONGEST_S), process.kill)
+            killer = threading.Timer(moments.uniform(0, MAX_S), process.kill)
             killer.start()
             acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
             killer.join()

@@ -34,7 +34,7 @@ httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 OWN: Final = 20
 """Number of the application's own spans, ended next to the hostile ones."""
-LONGEST: Final = {"name": 256, "text": 16_384}
+MAX_LENGTHS: Final = {"name": 256, "text": 16_384}
 
 
 class Colour(Enum):
@@ -113,13 +113,13 @@ def check(receiver: Receiver, logs: Path, *, spans: int, requests: int) -> None:
     for span in roots:
         assert "latspan.outcome" in {attribute.key for attribute in span.attributes}
     for span in ours:
-        assert 0 < len(span.name) <= LONGEST["name"]
+        assert 0 < len(span.name) <= MAX_LENGTHS["name"]
         for attribute in span.attributes:
-            assert 0 < len(attribute.key) <= LONGEST["name"]
-            assert sum(map(len, texts_of(attribute.value))) <= LONGEST["text"]
+            assert 0 < len(attribute.key) <= MAX_LENGTHS["name"]
+            assert sum(map(len, texts_of(attribute.value))) <= MAX_LENGTHS["text"]
     for labels in labels_of(receiver):
         for label in labels:
-            assert all(len(text) <= LONGEST["name"] for text in texts_of(label.value))
+            assert all(len(text) <= MAX_LENGTHS["name"] for text in texts_of(label.value))
     assert receiver.all_logs
     written = [snapshot for log in logs.iterdir() for snapshot in read_snapshots(log)]
     assert sum(snapshot.count(kind="request") for snapshot in written) == requests

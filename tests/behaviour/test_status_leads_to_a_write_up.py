@@ -24,8 +24,8 @@ from support.switches import switch, write_switch
 # The gaps are long compared with what five users at once cost this machine.
 _SLOW: Final = Script.chat(tokens=4, queue_ms=60, prefill_ms=5, gap_ms=20)
 _FAST: Final = Script.chat(tokens=4, queue_ms=2, prefill_ms=5, gap_ms=20)
-_MOST_COMMANDS: Final = 8
-_MOST_DISTURBED: Final = 2
+_MAX_COMMANDS: Final = 8
+_MAX_DISTURBED: Final = 2
 _NOT_INTERPRETABLE: Final = 4
 
 _EDITOR: Final = """
@@ -89,7 +89,7 @@ def test_status_names_every_command_up_to_the_write_up(
         switch(server, {"fast": _FAST, "slow": _SLOW}) as port,
     ):
         environment = _person(tmp_path, url=server.base_url, port=port)
-        while len(transcript) < _MOST_COMMANDS:
+        while len(transcript) < _MAX_COMMANDS:
             assert main(["status", "--json"]) == 0
             status = json.loads(capsys.readouterr().out)
             validated(status)
@@ -100,7 +100,7 @@ def test_status_names_every_command_up_to_the_write_up(
                 ["sh", "-c", command], env=environment, capture_output=True, text=True
             )
             disturbed += done.returncode == _NOT_INTERPRETABLE
-            if disturbed > _MOST_DISTURBED:
+            if disturbed > _MAX_DISTURBED:
                 pytest.skip("other programs disturbed the load generator")
             # Status repeats what was disturbed, so the transcript has it once.
             if done.returncode != _NOT_INTERPRETABLE:

@@ -27,7 +27,7 @@ SCRIPT: Final = Script.chat(tokens=8, queue_ms=5, prefill_ms=20, gap_ms=5)
 # with a server that is deliberately late.
 LATE: Final = (*(SCRIPT,) * 9, replace(SCRIPT, queue_ns=2_500_000_000))
 
-LONGEST_S: Final = 120
+MAX_S: Final = 120
 
 # A block may be indented, for example in a list.
 BLOCK: Final = re.compile(
@@ -77,7 +77,7 @@ class Example:
             env=_environment(base_url),
             capture_output=True,
             text=True,
-            timeout=LONGEST_S,
+            timeout=MAX_S,
             stdin=subprocess.DEVNULL,
         )
 

@@ -34,8 +34,8 @@ CLIENTS: Final = 4
 INTERVAL_S: Final = 0.05
 SERVER_INTERVAL_S: Final = 0.5
 """
-Interval of some ten tokens, in seconds: a server that computes on processors that other programs use
-responds within 0.8 of it.
+Interval of some ten tokens, in seconds: a server that computes on processors that other programs
+use responds within 0.8 of it.
 """
 
 LONG_S: Final = 30.0

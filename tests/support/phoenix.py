@@ -26,7 +26,7 @@ _REFERENCE: Final = _HERE.parent / "docs" / "guides" / "reference_server.py"
 _START_S: Final = 120.0
 """On its first start Phoenix creates its database."""
 _REQUEST_S: Final = 30.0
-_MOST: Final = 1000
+_MAX_SPANS: Final = 1000
 _KEY: Final = "key"
 _TOKENS: Final = "rootSpan{cumulativeTokenCountTotal}"
 
@@ -44,7 +44,7 @@ class Phoenix:
 
     def spans(self, trace_id: str) -> list[dict[str, Any]]:
         """Return the spans of a trace, in order of time."""
-        path = f"/v1/projects/default/spans?trace_id={trace_id}&limit={_MOST}"
+        path = f"/v1/projects/default/spans?trace_id={trace_id}&limit={_MAX_SPANS}"
         return sorted(self._get(path)["data"], key=lambda span: (span["start_time"], span["id"]))
 
     def tokens(self, trace_id: str) -> float:

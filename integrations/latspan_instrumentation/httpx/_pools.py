@@ -76,7 +76,7 @@ _MEANINGS: Final = {
 """What each event means, by its name without the part of httpcore; other events mean nothing."""
 
 _NOTHING: Final = _Meaning()
-_MOST_NAMES: Final = 128
+_MAX_NAMES: Final = 128
 
 
 class _Meanings(dict[str, _Meaning]):
@@ -84,7 +84,7 @@ class _Meanings(dict[str, _Meaning]):
 
     def __missing__(self, name: str) -> _Meaning:
         meaning = _MEANINGS.get(name.partition(".")[2], _NOTHING)
-        if len(self) < _MOST_NAMES:
+        if len(self) < _MAX_NAMES:
             self[name] = meaning
         return meaning
 

@@ -42,7 +42,7 @@ NOT_EXPORTED: Final = "Dropped %d %s that could not be exported before shutdown"
 HISTOGRAMS_NOT_EXPORTED: Final = "Dropped histograms that could not be exported before shutdown"
 """Log lines about failed exports; the report of ``latspan doctor`` has their content too."""
 
-_MOST_LINES: Final = 200
+_MAX_LINES: Final = 200
 """Maximum number of traceback lines that are logged: the last ones, which name the error."""
 
 logger: Final = logging.getLogger("latspan")
@@ -87,7 +87,7 @@ def _traceback_of(error: BaseException) -> str:
     for part in traceback.format_exception(error):
         is_frame = part.startswith((" ", "\n"))
         lines += part.splitlines() if is_frame else [part.rstrip("\n")]
-    return "\n".join(foreign(line) for line in lines[-_MOST_LINES:])
+    return "\n".join(foreign(line) for line in lines[-_MAX_LINES:])
 
 
 def warn_once(

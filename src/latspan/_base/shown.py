@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = [
     "HIDDEN",
-    "LONGEST",
+    "MAX_SHOWN",
     "address",
     "foreign",
     "is_secret",
@@ -30,14 +30,14 @@ __all__ = [
 HIDDEN: Final = "***"
 """Replacement for a credential."""
 
-LONGEST: Final = 1_000
+MAX_SHOWN: Final = 1_000
 """Maximum number of characters of one foreign text that are shown."""
 
 _CUT: Final = "..."
-_MOST: Final = 16 * 1024
+_MAX_SEARCHED: Final = 16 * 1024
 """Number of characters searched for credentials; the text after them is never shown."""
 
-_LONGEST_PART: Final = 31
+_MAX_PART: Final = 31
 """Longest part of a path that is shown, in characters; a 16-byte key has 32 in hexadecimal."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*:")
@@ -65,14 +65,14 @@ _SECRET: Final = re.compile(
 
 _LIKE_A_KEY: Final = re.compile(r"(?:sk|gsk|pk)[-_][\w.-]{6,}")
 _PARAMETERS: Final = re.compile(r";[\w.%-]+=")
-_LEAST_REPEATED: Final = 8
+_MIN_REPEATED: Final = 8
 """Least number of characters in a row that are recognised as a repeated part of a secret."""
 
 _SECRET_VARIABLE: Final = re.compile("HEADERS|KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 _ADDRESS_VARIABLE: Final = re.compile("ENDPOINT|URL|PROXY")
 
 
-def printable(text: str, *, longest: int = LONGEST) -> str:
+def printable(text: str, *, longest: int = MAX_SHOWN) -> str:
     """
     Return a text on one line, without characters that move a cursor or reverse the text.
 
@@ -90,7 +90,7 @@ def printable(text: str, *, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else shown[: longest - len(_CUT)] + _CUT
 
 
-def foreign(text: str, *, longest: int = LONGEST) -> str:
+def foreign(text: str, *, longest: int = MAX_SHOWN) -> str:
     """
     Return a foreign text in printable form, without the credentials recognised in it.
 
@@ -101,8 +101,8 @@ def foreign(text: str, *, longest: int = LONGEST) -> str:
         text: A server's response, an exception's message, or a value.
         longest: Maximum number of characters to return, at least 3.
     """
-    whole = text[:_MOST]
-    if len(text) > _MOST:
+    whole = text[:_MAX_SEARCHED]
+    if len(text) > _MAX_SEARCHED:
         # The last word may be half of an address, and its password would not be recognised.
         head, space, _ = whole.rpartition(" ")
         whole = head + space + _CUT
@@ -135,7 +135,7 @@ def location(text: str) -> str:
     return address(text) if "://" in text else printable(text)
 
 
-def without_repeats(text: str, secret: str, *, least: int = _LEAST_REPEATED) -> str:
+def without_repeats(text: str, secret: str, *, least: int = _MIN_REPEATED) -> str:
     """
     Return a foreign text without the parts of a secret that it repeats.
 
@@ -145,10 +145,10 @@ def without_repeats(text: str, secret: str, *, least: int = _LEAST_REPEATED) -> 
             characters, the text is returned as it is, because any text may contain them.
         least: Least number of characters in a row that count as a part of the secret.
     """
-    if len(secret) < _LEAST_REPEATED:
+    if len(secret) < _MIN_REPEATED:
         return text
     least = min(least, len(secret))
-    text = text[:_MOST]
+    text = text[:_MAX_SEARCHED]
     shown: list[str] = []
     at = 0
     while at < len(text):
@@ -217,7 +217,7 @@ def _without_credentials(word: str, *, whole: bool = False) -> str:
 
 def _is_token(part: str) -> bool:
     """Return whether a part of a path may be a key: too long, or named and numbered like one."""
-    if len(part) > _LONGEST_PART or _LIKE_A_KEY.fullmatch(part):
+    if len(part) > _MAX_PART or _LIKE_A_KEY.fullmatch(part):
         return True
     return any(map(str.isdigit, part)) and is_secret(part)
 

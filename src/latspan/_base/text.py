@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["LONGEST_NAME", "text_of", "texts_of"]
+__all__ = ["MAX_NAME_LENGTH", "text_of", "texts_of"]
 
-LONGEST_NAME: Final = 256
+MAX_NAME_LENGTH: Final = 256
 """Maximum length of a name, in characters: of a span, model, route, stage or attribute."""
 
 _SHORT_BITS: Final = 64
 """Size of an integer that is text without further checks, for example of a port."""
 
 
-def text_of(value: object, longest: int = LONGEST_NAME) -> str:
+def text_of(value: object, longest: int = MAX_NAME_LENGTH) -> str:
     """
     Return ``value`` as valid Unicode text of a limited length; never raise.
 
@@ -42,7 +42,7 @@ def texts_of(values: Mapping[str, object]) -> dict[str, str]:
     # Nearly all values are valid, and this runs twice per call: so no function call per value.
     return {
         name: value
-        if type(value) is str and len(value) <= LONGEST_NAME and value.isascii()
+        if type(value) is str and len(value) <= MAX_NAME_LENGTH and value.isascii()
         else text_of(value)
         for name, value in values.items()
     }

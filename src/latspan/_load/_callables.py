@@ -25,7 +25,7 @@ from latspan.errors import MeasurementError
 
 __all__ = ["CallableSender", "FunctionExitError", "load_callable"]
 
-_MOST_THREADS: Final = 512
+_MAX_THREADS: Final = 512
 
 
 class FunctionExitError(Exception):
@@ -223,7 +223,7 @@ class _Threads:
 
         self._busy += 1
         self._jobs.put(job)
-        if self._busy > self._started and self._started < _MOST_THREADS:
+        if self._busy > self._started and self._started < _MAX_THREADS:
             self._started += 1
             name = f"latspan-measure-{self._started}"
             threading.Thread(target=self._work, name=name, daemon=True).start()

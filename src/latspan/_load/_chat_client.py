@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatClient"]
 
-_LONGEST_ERROR: Final = 4_000
+_MAX_ERROR_LENGTH: Final = 4_000
 """Maximum number of bytes kept of the body of an error."""
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -141,7 +141,7 @@ class _Chat:
                 tracker.read(self._before_ns, data)
                 self._before_ns = call.now()
                 if is_error(response.status):
-                    self._error_body = (self._error_body + data)[:_LONGEST_ERROR]
+                    self._error_body = (self._error_body + data)[:_MAX_ERROR_LENGTH]
         except BaseException:
             response.close()
             raise

@@ -49,7 +49,7 @@ Time for which an idle connection is kept, in seconds.
 Only the server is to close connections: a new one adds a handshake to the latency of a request.
 """
 
-_LARGEST_AT_ONCE: Final = 1 << 20
+_MAX_READ: Final = 1 << 20
 """Size in bytes above which aiohttp warns that writing a body at once blocks the event loop."""
 
 
@@ -111,7 +111,7 @@ def target(url: str) -> URL:
 
 def body_of(body: bytes) -> bytes | io.BytesIO:
     """Return the body of a request in the form in which aiohttp does not block the event loop."""
-    return body if len(body) <= _LARGEST_AT_ONCE else io.BytesIO(body)
+    return body if len(body) <= _MAX_READ else io.BytesIO(body)
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -40,7 +40,7 @@ from latspan.errors import MeasurementError, RecordingError
 
 __all__ = ["Display", "MeasureSettings", "measure"]
 
-_LEAST_GAIN: Final = 1.1
+_MIN_GAIN: Final = 1.1
 """Ratio of a step's throughput to the previous step's, below which a closed loop is saturated."""
 
 _STRIDE: Final = 1_000_000
@@ -55,7 +55,7 @@ Python's default of 5 ms would delay the stamps of chunks by as much.
 
 _GC_THRESHOLD: Final = 100_000
 
-_LONGEST_RAMP_NS: Final = 2_000_000_000
+_MAX_RAMP_NS: Final = 2_000_000_000
 """
 Maximum duration of the ramp of a closed loop, the time over which its users begin. The ramp lasts
 as long as the first request, but that request may load a model, so the ramp is limited.
@@ -217,7 +217,7 @@ class _Measurement:
             self._reserve = Reserve(self._folder, _counted(self._settings.steps))
             sender = self._sender(model or "")
             self._start_recording()
-            self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
+            self._ramp_ns = min(_MAX_RAMP_NS, (await self._try(sender)).duration_ns)
             self._check_recorded()
         except BaseException:
             # Nothing was measured, so nothing is left behind.
@@ -431,7 +431,7 @@ def _saturated(runner: StepRunner, before: StepRunner | None) -> bool:
         return True
     if before is None or runner.is_open:
         return False
-    return runner.throughput_per_s < _LEAST_GAIN * before.throughput_per_s
+    return runner.throughput_per_s < _MIN_GAIN * before.throughput_per_s
 
 
 def _without_content(name: str, value: object) -> object:

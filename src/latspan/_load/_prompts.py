@@ -21,7 +21,7 @@ from latspan.errors import ConfigError
 
 __all__ = ["Prompt", "PromptSet", "fingerprint", "generated", "prompts_like", "read_prompts"]
 
-_LARGEST: Final = 1 << 30
+_MAX_BYTES: Final = 1 << 30
 _WORDS: Final = (
     "water", "stone", "light", "river", "market", "garden", "window", "letter", "winter", "summer",
     "bridge", "music", "paper", "silver", "morning", "evening", "engine", "harbour", "forest",
@@ -39,11 +39,11 @@ LONG_FACTOR: Final = 10
 _SPREAD: Final = 0.5
 """Standard deviation of the logarithm of a prompt's length."""
 
-_FEWEST_WORDS: Final = 4
+_MIN_WORDS: Final = 4
 _TOKENS_PER_WORD: Final = 1.3
 """Tokens per English word, for prompts that imitate a recorded number of tokens."""
 
-_LEAST_REPEATED: Final = 16
+_MIN_REPEATED: Final = 16
 """Least length of a part of a prompt that is hidden in an error; less may be common words."""
 
 
@@ -68,7 +68,7 @@ class Prompt:
     def hidden_in(self, text: str) -> str:
         """Return an error's text without the parts of the prompt that it repeats."""
         for message in self.messages:
-            text = without_repeats(text, _text_in(message), least=_LEAST_REPEATED)
+            text = without_repeats(text, _text_in(message), least=_MIN_REPEATED)
         return text
 
     def beginning_with(self, text: str) -> Prompt:
@@ -187,7 +187,7 @@ def read_prompts(file: str | os.PathLike[str], *, seed: int) -> PromptSet:
     """
     path = Path(file)
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_BYTES:
             raise ConfigError(f"{path} is larger than 1 GiB", hint="use fewer prompts")
         # Editors of Windows put a byte order mark first.
         text = path.read_text("utf-8-sig")
@@ -281,6 +281,6 @@ def prompts_like(input_tokens: Sequence[int], count: int, *, seed: int) -> Promp
 def _written(lengths: Iterable[float], seed: int) -> Iterator[Prompt]:
     source = random.Random(f"{seed} words")  # noqa: S311 - the same in every run
     for number, length in enumerate(lengths):
-        words = " ".join(source.choices(_WORDS, k=max(_FEWEST_WORDS, round(length))))
+        words = " ".join(source.choices(_WORDS, k=max(_MIN_WORDS, round(length))))
         text = f"{seed}-{number}: {words}. Continue these notes."
         yield Prompt(({"role": "user", "content": text},))

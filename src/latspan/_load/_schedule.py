@@ -24,7 +24,7 @@ from latspan.errors import ConfigError
 __all__ = ["Schedule", "closed_loop", "gaps_ns", "open_loop", "replayed"]
 
 REPLAY: Final = "replay"
-_FEWEST: Final = 2
+_MIN_ARRIVALS: Final = 2
 """Number of arrivals from which they have a rate."""
 
 
@@ -83,7 +83,7 @@ class Schedule:
         """
         offsets = self.offsets_ns
         last = first + count - 1
-        if not self.rate_per_s or count < _FEWEST:
+        if not self.rate_per_s or count < _MIN_ARRIVALS:
             return self
         begin, end = offsets[first], offsets[last]
         exact_ns = round((count - 1) * NS_PER_S / self.rate_per_s)
@@ -174,7 +174,7 @@ def replayed(starts_epoch_ns: Sequence[int], *, speed: float = 1.0) -> Schedule:
         ConfigError: There are fewer than two requests, or all started at once.
     """
     starts = sorted(starts_epoch_ns)
-    if len(starts) < _FEWEST or starts[-1] == starts[0]:
+    if len(starts) < _MIN_ARRIVALS or starts[-1] == starts[0]:
         raise ConfigError(
             f"the arrivals of {len(starts)} recorded requests cannot be replayed",
             hint="use a recording with two or more requests that began at different times",

@@ -30,7 +30,7 @@ __all__ = [
     "silence_output",
 ]
 
-_LONGEST: Final = 4_000
+_MAX_LINE_LENGTH: Final = 4_000
 
 
 class OutputError(Exception):
@@ -74,7 +74,7 @@ def deliver_output() -> None:
 
 def print_message(line: str) -> None:
     """Print a line to stderr and flush it: stdout may be a file or a slower pipe."""
-    print_lines([printable(line, longest=_LONGEST)])
+    print_lines([printable(line, longest=_MAX_LINE_LENGTH)])
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ __all__ = ["Logs", "totals_of"]
 _SUFFIX: Final = ".hlog"
 _PART_BYTES: Final = 1024 * 1024
 _LONG_BYTES: Final = 16 * _PART_BYTES
-_MOST_WARNINGS: Final = 20
+_MAX_WARNINGS: Final = 20
 """Maximum number of truncated intervals per file that are listed individually."""
 
 
@@ -63,10 +63,10 @@ class Logs:
                     advance()
                 shown = done
         for log in self._logs:
-            for truncated in log.truncated[:_MOST_WARNINGS]:
+            for truncated in log.truncated[:_MAX_WARNINGS]:
                 print_message(f"warning: {log.path}: {truncated}")
-            if len(log.truncated) > _MOST_WARNINGS:
-                more = len(log.truncated) - _MOST_WARNINGS
+            if len(log.truncated) > _MAX_WARNINGS:
+                more = len(log.truncated) - _MAX_WARNINGS
                 print_message(
                     f"warning: {log.path}: {more:,} more truncated intervals were skipped"
                 )

@@ -26,7 +26,7 @@ Drawing takes some milliseconds of this process, in which the load generator run
 
 _LINE_S: Final = 5.0
 """Time between two lines if nothing can be redrawn."""
-_FEWEST: Final = 20
+_MIN_VALUES: Final = 20
 """Number of values from which a running p95 is shown."""
 
 
@@ -115,7 +115,7 @@ class _Shown:
         for label, values in (("TTFT", progress.first_token), ("duration", progress.duration)):
             # A copy, because the event loop goes on recording.
             kept = values.copy()
-            if kept.count >= _FEWEST:
+            if kept.count >= _MIN_VALUES:
                 p50, p95 = kept.values_at_percentiles((50, 95))
                 parts.append(f"{label} p50 {milliseconds(p50)}, p95 {milliseconds(p95)}")
         failures = dict(progress.failures)

@@ -9,13 +9,13 @@ from latspan.errors import ConfigError
 
 __all__ = ["check_limits", "check_size"]
 
-_MOST_REQUESTS: Final = 400_000
+_MAX_REQUESTS: Final = 400_000
 """Largest number of measured requests of a step; as many may follow while they end."""
 
 _LIMITS: Final[dict[str, tuple[float, float]]] = {
     "rate": (0.001, 10_000),
     "concurrency": (1, 10_000),
-    "requests": (1, _MOST_REQUESTS),
+    "requests": (1, _MAX_REQUESTS),
     "warmup": (0, 100_000),
     "duration": (0.001, 7 * 86_400),
     "timeout": (0.001, 86_400),
@@ -56,9 +56,9 @@ def check_size(rate_per_s: float, duration_s: float) -> None:
         ConfigError: It has too many.
     """
     expected = rate_per_s * duration_s
-    if expected > _MOST_REQUESTS:
+    if expected > _MAX_REQUESTS:
         raise ConfigError(
             f"{rate_per_s:g} requests per second for {duration_s:g} s are {expected:,.0f} requests,"
-            f" more than {_MOST_REQUESTS:,}",
+            f" more than {_MAX_REQUESTS:,}",
             hint="lower --rate or --duration, or limit the number with --requests",
         )

@@ -52,10 +52,10 @@ _REQUESTS: Final = {True: 100, False: 300}
 _CALIBRATING: Final = 50
 """Default number of measured requests of a calibration."""
 
-_MOST_STEPS: Final = 12
+_MAX_STEPS: Final = 12
 """Most steps of a ladder: 2,048 times its first level."""
 
-_MOST_GENERATED: Final = 20_000
+_MAX_GENERATED: Final = 20_000
 _OF_A_DURATION: Final = 2_000
 """Number of generated prompts if the number of requests is not known."""
 
@@ -407,7 +407,7 @@ def _steps(
     if arguments.ladder:
         if len(levels) > 1:
             raise ConfigError("--ladder begins at one level", hint="give one rate or concurrency")
-        levels = list(islice(ladder(levels[0]), _MOST_STEPS))
+        levels = list(islice(ladder(levels[0]), _MAX_STEPS))
     if duration_s is not None and requests is None and pattern is not Arrivals.CLOSED:
         check_size(max(levels), duration_s)
     return [
@@ -478,7 +478,7 @@ def _prompts(
 
     file: str = arguments.prompts or (path.prompt.prompts if path is not None else "")
     known = [step.warmup + 2 * step.measured for step in steps if step.measured is not None]
-    count = min(_MOST_GENERATED, 1 + sum(known)) if known else _OF_A_DURATION
+    count = min(_MAX_GENERATED, 1 + sum(known)) if known else _OF_A_DURATION
     if not file:
         return generated(count, seed=seed, words=arguments.prompt_words)
     if is_recording(file):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NamedPath", "known_paths", "named_path"]
 
-_MOST_NAMES: Final = 10
+_MAX_NAMES: Final = 10
 """Number of inference paths that a message lists."""
 
 _CONTENT: Final = "--body"
@@ -99,8 +99,8 @@ def known_paths() -> str:
         names = []
     if not names:
         return "there is no inference path in this folder; latspan init chat writes one"
-    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    return f"inference paths in this folder: {', '.join(names[:_MOST_NAMES])}{more}"
+    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return f"inference paths in this folder: {', '.join(names[:_MAX_NAMES])}{more}"
 
 
 def named_path(what: str, arguments: argparse.Namespace) -> NamedPath | None:

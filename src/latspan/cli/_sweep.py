@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _USUAL_RUNS: Final = 3
-_MOST_RUNS: Final = 30
+_MAX_RUNS: Final = 30
 
 _DESCRIPTION: Final = """\
 Measures every inference path of a folder, and compares it with its pinned
@@ -168,8 +168,8 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.top is not None and arguments.top < 1:
         raise ConfigError(f"--top {arguments.top} is not a number of paths", hint="use 1 or more")
-    if not 1 <= arguments.runs <= _MOST_RUNS:
-        raise ConfigError(f"--runs {arguments.runs} is not in [1, {_MOST_RUNS}]", hint="use 3 to 5")
+    if not 1 <= arguments.runs <= _MAX_RUNS:
+        raise ConfigError(f"--runs {arguments.runs} is not in [1, {_MAX_RUNS}]", hint="use 3 to 5")
     factor = arguments.load_factor
     if arguments.pin and factor is not None:
         raise ConfigError(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_LEAST_RUNS: Final = 2
+_MIN_RUNS: Final = 2
 _USUAL_RUNS: Final = 5
 _SIDES: Final = ("before", "after")
 
@@ -342,10 +342,10 @@ def _folders(
             "--before-command is missing: the change must be undone between the runs",
             hint="for a change that cannot be undone, measure yourself and use --recorded",
         )
-    if arguments.runs < _LEAST_RUNS:
+    if arguments.runs < _MIN_RUNS:
         raise ConfigError(
             f"--runs {arguments.runs} is too few",
-            hint=f"use {_LEAST_RUNS} or more; {_USUAL_RUNS} are usual",
+            hint=f"use {_MIN_RUNS} or more; {_USUAL_RUNS} are usual",
         )
     plan = Plan(
         what=arguments.what,

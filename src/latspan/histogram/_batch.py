@@ -13,7 +13,7 @@ from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
 __all__ = ["Batch", "batches_of"]
 
-_LARGEST: Final = 1 << 16
+_MAX_BATCH: Final = 1 << 16
 """Maximum number of values per batch, so that a sum of values of 24 hours fits into 64 bits."""
 
 
@@ -50,9 +50,11 @@ def batches_of(values: Sequence[int]) -> list[Batch]:
     Raises:
         InvalidValueError: A value is not an integer.
     """
-    if len(values) <= _LARGEST:
+    if len(values) <= _MAX_BATCH:
         return [_batch(values)]
-    return [_batch(values[begin : begin + _LARGEST]) for begin in range(0, len(values), _LARGEST)]
+    return [
+        _batch(values[begin : begin + _MAX_BATCH]) for begin in range(0, len(values), _MAX_BATCH)
+    ]
 
 
 def _batch(values: Sequence[int]) -> Batch:

@@ -20,7 +20,7 @@ from typing import Final
 from latspan.errors import HistogramFormatError
 from latspan.histogram._buckets import HIGHEST_NS, index_of
 from latspan.histogram._histogram import Histogram
-from latspan.histogram._limits import MOST_COUNTS_BYTES
+from latspan.histogram._limits import MAX_COUNTS_BYTES
 from latspan.histogram._precision import OURS, Layout, Precision
 from latspan.histogram._varints import pack, unpack
 
@@ -47,8 +47,8 @@ They are 1.0, and the double with the bits of the integer 1, which HdrHistogram 
 instead.
 """
 
-_MOST_BYTES_A_COUNT: Final = 9
-_MOST_MAGNITUDE: Final = 61
+_MAX_BYTES_PER_COUNT: Final = 9
+_MAX_MAGNITUDE: Final = 61
 """
 Maximum sum of the magnitudes of the lowest value and of the sub-buckets.
 
@@ -137,7 +137,7 @@ def decode(text: str) -> Decoded:
     return Decoded(decoded.histogram(), decoded.precision)
 
 
-def decode_buckets(text: str, *, most_bytes: int = MOST_COUNTS_BYTES) -> DecodedBuckets:
+def decode_buckets(text: str, *, most_bytes: int = MAX_COUNTS_BYTES) -> DecodedBuckets:
     """
     Decode the counts of a histogram from text.
 
@@ -236,11 +236,11 @@ def _read_header(header: bytes, most_bytes: int) -> tuple[Layout, int]:
             hint=_MEND,
         )
     layout = Layout(digits, lowest, highest)
-    if layout.unit_magnitude + layout.half_magnitude > _MOST_MAGNITUDE:
+    if layout.unit_magnitude + layout.half_magnitude > _MAX_MAGNITUDE:
         raise HistogramFormatError(
             f"the header gives {digits} digits from {lowest:,} on: it is damaged", hint=_MEND
         )
-    most = min(layout.length * _MOST_BYTES_A_COUNT, most_bytes)
+    most = min(layout.length * _MAX_BYTES_PER_COUNT, most_bytes)
     if length > most:
         raise HistogramFormatError(
             f"the header gives {length:,} bytes of counts, above the limit of {most:,}",

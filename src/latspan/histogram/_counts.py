@@ -54,7 +54,7 @@ _SHIFTS: Final = HIGHEST_NS.bit_length() - HALF_MAGNITUDE
 
 _NO_PLACES: Final[list[int]] = []
 
-_MOST: Final = 1 << 63
+_MAX_TOTAL: Final = 1 << 63
 """Limit of the total of hits; every form and file format can represent smaller totals."""
 
 
@@ -232,7 +232,7 @@ class Counts:
         Raises:
             ConfigError: The total would be 2**63 or more.
         """
-        if self.total + more >= _MOST:
+        if self.total + more >= _MAX_TOTAL:
             raise ConfigError(
                 f"a histogram cannot hold {self.total + more} values",
                 hint="read fewer files at a time, or check the program that wrote such counts",

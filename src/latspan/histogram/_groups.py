@@ -14,7 +14,7 @@ __all__ = ["BucketGroups"]
 
 _BYTE: Final = 255
 
-_MOST_SPAN: Final = 1 << 16
+_MAX_SPAN: Final = 1 << 16
 """Maximum number of groups for which bytes are allocated, whether or not they have hits."""
 
 
@@ -75,7 +75,7 @@ class BucketGroups:
                 return found.astype("B").tobytes()
             return array("Q", found.astype("u8").tobytes())
         places, first = self._places, begin - self._lowest
-        if isinstance(counts, bytes) and self._span <= _MOST_SPAN:
+        if isinstance(counts, bytes) and self._span <= _MAX_SPAN:
             # Bytes for all groups take no subtraction per hit, and no conversion at the end.
             held = bytearray(self._span)
             held[first : first + len(counts)] = counts

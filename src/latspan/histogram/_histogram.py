@@ -34,7 +34,7 @@ Maximum number of recorded values that wait to be counted.
 They take one kilobyte. Counting them together costs half as much as one by one.
 """
 
-_MOST_ADDED: Final = 1_000_000
+_MAX_ADDED: Final = 1_000_000
 """Maximum number of additions in a correction; a wrong interval could otherwise take hours."""
 
 
@@ -216,7 +216,7 @@ class Histogram:
             )
         buckets = list(self)
         added = sum(highest_value_of(index) // expected_interval_ns for index, _ in buckets)
-        if added > _MOST_ADDED:
+        if added > _MAX_ADDED:
             raise ConfigError(
                 f"an expected interval of {expected_interval_ns} ns would need {added} additions",
                 hint="give the interval at which requests were sent, in nanoseconds",

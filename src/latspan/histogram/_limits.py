@@ -22,15 +22,15 @@ __all__ = [
     "DECODED_AHEAD",
     "DECODED_A_BYTE",
     "LAST_EPOCH_NS",
-    "LONGEST_LINE",
-    "LONGEST_TAG",
-    "MOST_COUNTS_BYTES",
-    "MOST_HELD_BYTES",
-    "MOST_OPEN_LINES",
+    "MAX_COUNTS_BYTES",
+    "MAX_HELD_BYTES",
+    "MAX_LINE_BYTES",
+    "MAX_OPEN_LINES",
+    "MAX_TAG_LENGTH",
     "Held",
 ]
 
-MOST_COUNTS_BYTES: Final = 512 * 1024
+MAX_COUNTS_BYTES: Final = 512 * 1024
 """
 Maximum decompressed size of one histogram's counts, in bytes.
 
@@ -45,20 +45,20 @@ Maximum number of bytes of counts that a file may decode to, in addition to the 
 DECODED_A_BYTE: Final = 32
 """Number of further bytes of counts that a file may decode to per byte that was read."""
 
-LONGEST_LINE: Final = 1024 * 1024
+MAX_LINE_BYTES: Final = 1024 * 1024
 """Maximum length of a line in bytes: the largest readable histogram takes 0.7 MB as text."""
 
-LONGEST_TAG: Final = 64 * 1024
+MAX_TAG_LENGTH: Final = 64 * 1024
 """Maximum length of a tag in characters."""
 
-MOST_OPEN_LINES: Final = 400_000
+MAX_OPEN_LINES: Final = 400_000
 """
 Maximum number of lines in an interval that is not closed yet.
 
 A series takes two lines. The limit allows more series than a recorder has.
 """
 
-MOST_HELD_BYTES: Final = 512 * 1024 * 1024
+MAX_HELD_BYTES: Final = 512 * 1024 * 1024
 """
 Maximum memory in bytes for the histograms of one interval, and for those of all totals.
 
@@ -92,12 +92,12 @@ class Held:
         # Histograms that values are being added to take a multiple of their compact size.
         # Compacting one after each addition would take as long as the addition, so all are
         # compacted together, and only when the sum is far above the limit.
-        if self._bytes > 2 * MOST_HELD_BYTES:
+        if self._bytes > 2 * MAX_HELD_BYTES:
             self._bytes = 0
             for histogram in self._histograms():
                 histogram.compact()
                 self._bytes += getsizeof(histogram)
-            if self._bytes > MOST_HELD_BYTES:
+            if self._bytes > MAX_HELD_BYTES:
                 raise HistogramFormatError(
                     "the series together take more memory than half a gigabyte",
                     hint="read fewer files at a time",

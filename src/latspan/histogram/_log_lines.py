@@ -30,7 +30,7 @@ from latspan.histogram._buckets import (
 )
 from latspan.histogram._codec import DecodedBuckets, encode
 from latspan.histogram._histogram import Histogram
-from latspan.histogram._limits import LAST_EPOCH_NS, LONGEST_TAG
+from latspan.histogram._limits import LAST_EPOCH_NS, MAX_TAG_LENGTH
 from latspan.histogram._precision import FULL_PRECISION, Precision
 
 __all__ = [
@@ -203,8 +203,8 @@ def read_data_line(line: str) -> DataLine:
     """
     fields = line.split(",")
     tag = fields.pop(0)[len(_TAG) :] if line.startswith(_TAG) else None
-    if tag is not None and len(tag) > LONGEST_TAG:
-        raise HistogramFormatError(f"a tag of more than {LONGEST_TAG:,} characters")
+    if tag is not None and len(tag) > MAX_TAG_LENGTH:
+        raise HistogramFormatError(f"a tag of more than {MAX_TAG_LENGTH:,} characters")
     # Some writers end the line with a comma.
     if len(fields) == 5 and not fields[-1]:
         fields.pop()

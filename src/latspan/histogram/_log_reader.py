@@ -29,9 +29,9 @@ from latspan.histogram._codec import DecodedBuckets, decode_buckets
 from latspan.histogram._limits import (
     DECODED_A_BYTE,
     DECODED_AHEAD,
-    LONGEST_LINE,
-    MOST_COUNTS_BYTES,
-    MOST_OPEN_LINES,
+    MAX_COUNTS_BYTES,
+    MAX_LINE_BYTES,
+    MAX_OPEN_LINES,
     Held,
 )
 from latspan.histogram._log_lines import (
@@ -198,8 +198,8 @@ class _Reading:
         elif not _is_of_ours(text):
             return
         self._open.append(line)
-        if len(self._open) > MOST_OPEN_LINES:
-            self._refuse(line, f"an interval of more than {MOST_OPEN_LINES:,} lines")
+        if len(self._open) > MAX_OPEN_LINES:
+            self._refuse(line, f"an interval of more than {MAX_OPEN_LINES:,} lines")
 
     def _close(self, line: _Line, closing: Closing) -> LoggedInterval:
         number = 2 * closing.series
@@ -241,7 +241,7 @@ class _Reading:
         """
         fields = read_data_line(text)
         left = DECODED_AHEAD + DECODED_A_BYTE * self._log.bytes_read - self._decoded_bytes
-        decoded = decode_buckets(fields.text, most_bytes=max(min(left, MOST_COUNTS_BYTES), 0))
+        decoded = decode_buckets(fields.text, most_bytes=max(min(left, MAX_COUNTS_BYTES), 0))
         self._decoded_bytes += decoded.counts_bytes
         return fields, decoded
 
@@ -295,11 +295,11 @@ class _Reading:
         """Yield the lines; text after a truncated line without a line end is a separate line."""
         with self._log.path.open("rb") as file:
             number = 0
-            while raw := file.readline(LONGEST_LINE):
+            while raw := file.readline(MAX_LINE_BYTES):
                 number += 1
                 self._log.bytes_read += len(raw)
                 ended = raw.endswith(b"\n")
-                if not ended and len(raw) == LONGEST_LINE:
+                if not ended and len(raw) == MAX_LINE_BYTES:
                     self._refuse(_Line(number, raw, ended), "the line is longer than 1 MiB")
                 if number == 1:
                     raw = raw.removeprefix(codecs.BOM_UTF8)

@@ -18,12 +18,12 @@ from latspan.histogram._precision import OURS
 
 __all__ = ["pack", "unpack"]
 
-_MOST_BYTES: Final = 9
+_MAX_BYTES: Final = 9
 _WORD_BYTES: Final = 8
-_HIGHEST_COUNT: Final = (1 << 62) - 1
+_MAX_COUNT: Final = (1 << 62) - 1
 """Highest count; the decoder of the ``pyhdrh`` package loses the top bit of larger counts."""
 
-_HIGHEST_TOTAL: Final = (1 << 63) - 1
+_MAX_TOTAL: Final = (1 << 63) - 1
 """Maximum number of values in a histogram."""
 
 
@@ -45,7 +45,7 @@ class _Scratch(threading.local):
         self.encode = cast("_Encode", import_module("pyhdrh").encode)
         self.counts = array("Q", bytes(_WORD_BYTES * OURS.length))
         self.zeros = memoryview(self.counts[:])
-        self.target = array("B", bytes(_MOST_BYTES * OURS.length))
+        self.target = array("B", bytes(_MAX_BYTES * OURS.length))
 
 
 _scratch: _Scratch | None = None
@@ -65,9 +65,9 @@ def pack(buckets: Sequence[tuple[int, int]]) -> bytes:
     if not buckets:
         return b""
     highest = max(buckets, key=itemgetter(1))[1]
-    if highest > _HIGHEST_COUNT:
+    if highest > _MAX_COUNT:
         raise HistogramFormatError(
-            f"a bucket has the count {highest:,}, above the {_HIGHEST_COUNT:,} that a file can hold"
+            f"a bucket has the count {highest:,}, above the {_MAX_COUNT:,} that a file can hold"
         )
     if _scratch is None:
         _scratch = _Scratch()
@@ -144,6 +144,6 @@ def unpack(packed: bytes, length: int) -> list[tuple[int, int]]:
     if index > length:
         raise HistogramFormatError("the histogram has counts above its highest trackable value")
     total = sum(count for _, count in buckets)
-    if total > _HIGHEST_TOTAL:
+    if total > _MAX_TOTAL:
         raise HistogramFormatError(f"the histogram has {total:,} values: it is damaged")
     return buckets

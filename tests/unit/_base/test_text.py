@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._base.text import LONGEST_NAME, text_of, texts_of
+from latspan._base.text import MAX_NAME_LENGTH, text_of, texts_of
 
 
 class Plain(Enum):
@@ -77,4 +77,4 @@ def test_any_text_is_encodable_and_short(value: str, longest: int) -> None:
 
     text.encode()
     assert len(text) == min(len(value), longest)
-    assert len(text_of(value)) <= LONGEST_NAME
+    assert len(text_of(value)) <= MAX_NAME_LENGTH

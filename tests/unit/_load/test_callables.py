@@ -28,7 +28,7 @@ def test_a_function_is_not_called_for_a_request_that_ended_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was cancelled, as by its time limit, while it waited for a thread."""
-    monkeypatch.setattr("latspan._load._callables._MOST_THREADS", 1)
+    monkeypatch.setattr("latspan._load._callables._MAX_THREADS", 1)
     called: list[str] = []
     begun, release = threading.Event(), threading.Event()
 

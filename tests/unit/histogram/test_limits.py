@@ -117,7 +117,7 @@ def test_series_that_take_too_much_memory_are_refused(
     with HistogramLogWriter(path) as writer:
         writer.write(1, 2, {f"a{number}": wide for number in range(50)})
     (interval,) = read_log(path)
-    monkeypatch.setattr("latspan.histogram._limits.MOST_HELD_BYTES", 3_000_000)
+    monkeypatch.setattr("latspan.histogram._limits.MAX_HELD_BYTES", 3_000_000)
 
     with pytest.raises(HistogramFormatError, match=r"line \d+: the series together"):
         list(read_log(path))
@@ -176,7 +176,7 @@ def test_an_interval_has_a_time_that_can_be(path: Path, start: int, end: int, me
 def test_an_interval_that_is_never_closed_is_not_held(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latspan.histogram._log_reader.MOST_OPEN_LINES", 100)
+    monkeypatch.setattr("latspan.histogram._log_reader.MAX_OPEN_LINES", 100)
 
     with pytest.raises(HistogramFormatError, match="line 103: an interval of more than 100 lines"):
         read(path, OURS + "x\n" * 200)

@@ -55,7 +55,7 @@ _PROVIDERS: Final = (
 )
 """Provider by the name of the server, whatever the format of its responses."""
 
-_LONGEST_READ: Final = 1 << 16
+_MAX_READ: Final = 1 << 16
 """Maximum size in bytes of a request that is parsed on the caller's thread, in less than 1 ms."""
 
 _NAME: Final = rb'"model"\s*:\s*"([^"\\]{1,256})"'
@@ -132,7 +132,7 @@ def _request_in(body: bytes | None) -> Mapping[str, Any]:
     """
     if body is None:
         return {}
-    if len(body) > _LONGEST_READ:
+    if len(body) > _MAX_READ:
         found = _FIRST.match(body) or _LAST.search(body, len(body) - 512)
         return {} if found is None else {"model": found[1].decode(errors="replace")}
     try:

@@ -18,9 +18,9 @@ from latspan._live.otel.spans import AttributeValue
 from latspan._model.metrics import MetricValue, time_per_output_token
 from latspan._model.segments import Outcome
 
-__all__ = ["MOST_CUSTOM", "NOTHING_MORE", "Annotations", "Generation", "Known"]
+__all__ = ["MAX_CUSTOM", "NOTHING_MORE", "Annotations", "Generation", "Known"]
 
-MOST_CUSTOM: Final = 1_000
+MAX_CUSTOM: Final = 1_000
 """Maximum number of the application's own attributes held for a request or stage."""
 
 
@@ -124,13 +124,13 @@ class Annotations:
             return
         custom, before, now_ns = self.custom, self._before, self._now()
         for name, value in given.items():
-            if name in custom or len(custom) < MOST_CUSTOM:
+            if name in custom or len(custom) < MAX_CUSTOM:
                 if custom.get(name, before.get(name)) != value:
                     self.changed_ns[name] = now_ns
                 custom[name] = value
             else:
                 warn_once(
-                    f"a request or stage has more than {MOST_CUSTOM} attributes of the application:"
+                    f"a request or stage has more than {MAX_CUSTOM} attributes of the application:"
                     " the others are not set"
                 )
 

@@ -12,7 +12,7 @@ from opentelemetry import context
 from opentelemetry.context import Context
 
 from latspan import semconv
-from latspan._base.text import LONGEST_NAME, text_of, texts_of
+from latspan._base.text import MAX_NAME_LENGTH, text_of, texts_of
 from latspan._live.otel.spans import AttributeValue
 from latspan._live.process.runtime import Runtime
 from latspan._model.segments import Kind
@@ -248,7 +248,7 @@ def series_attributes(
     # Each record and each series holds these texts, and a server may return a model name of 5 MB.
     # As `texts_of`, written out because this runs for each call.
     for name, value in series.items():
-        if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
+        if type(value) is not str or len(value) > MAX_NAME_LENGTH or not value.isascii():
             series[name] = text_of(value)
     return series
 
@@ -273,7 +273,7 @@ def convention_labels(attributes: Mapping[str, AttributeValue]) -> dict[str, str
     for name, key in semconv.CONVENTION_ATTRIBUTES.items():
         if key in attributes:
             value = attributes[key]
-            if type(value) is not str or len(value) > LONGEST_NAME or not value.isascii():
+            if type(value) is not str or len(value) > MAX_NAME_LENGTH or not value.isascii():
                 value = text_of(value)
             labels[name] = value
     return labels

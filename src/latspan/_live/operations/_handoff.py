@@ -61,7 +61,7 @@ _ATTRIBUTE_HEADERS: Final = {
 """Header name of each request attribute."""
 _CUSTOM_HEADER: Final = "latspan-attributes"
 """Header of the further span attributes, as a JSON object."""
-_LONGEST_HEADER: Final = 4_096
+_MAX_HEADER_LENGTH: Final = 4_096
 """
 Maximum number of characters of the header ``latspan-attributes``.
 
@@ -346,18 +346,18 @@ def _propagate() -> Any:
 def _written_custom(custom: Mapping[str, AttributeValue]) -> dict[str, str]:
     """Return the header of further span attributes; none if it would be too long."""
     written = quote(json.dumps(custom, separators=(",", ":")))
-    if len(written) <= _LONGEST_HEADER:
+    if len(written) <= _MAX_HEADER_LENGTH:
         return {_CUSTOM_HEADER: written}
     warn_once(
         "the attributes of latspan.attributes() are not handed to another process: they take more"
-        f" than {_LONGEST_HEADER} characters"
+        f" than {_MAX_HEADER_LENGTH} characters"
     )
     return {}
 
 
 def _read_custom(header: str | None) -> dict[str, AttributeValue]:
     """Return the further span attributes of a header, which may hold anything."""
-    if header is None or len(header) > _LONGEST_HEADER:
+    if header is None or len(header) > _MAX_HEADER_LENGTH:
         return {}
     try:
         return given_attributes(json.loads(unquote(header)))

@@ -54,7 +54,7 @@ _BUSY: Final = frozenset({"_frozen_importlib", "importlib", "latspan", "logging"
 """Packages whose code may hold a lock that the export needs."""
 
 _AGAIN_AFTER_S: Final = 0.01
-_MOST_DELAYS: Final = 50
+_MAX_DELAYS: Final = 50
 
 _MAX_S: Final = 15.0
 """Longest wait for the export, in seconds; the export has shorter limits of its own."""
@@ -198,7 +198,7 @@ class _Handler:
             if delivery.is_needed():
                 self._exporting_in = process
                 _started(self._export_for_init)
-        elif delivery.is_ending() or (self._delays < _MOST_DELAYS and _is_busy(frame)):
+        elif delivery.is_ending() or (self._delays < _MAX_DELAYS and _is_busy(frame)):
             self._delays += 1
             _started(_send_again)
         elif not delivery.is_needed():

@@ -23,7 +23,7 @@ _UNUSUAL: Final = 2.0
 """Share of the ratio for the slowest traces during a burst, and while few durations are known."""
 
 _LITTLE: Final = 300
-MOST_WINDOWS: Final = 100
+MAX_WINDOWS: Final = 100
 _OTHERS: Final = ("", "")
 
 _RANDOM_BITS: Final = (1 << 56) - 1
@@ -40,7 +40,7 @@ _UNLIMITED: Final = 300
 _FIRST_BUDGET: Final = 1_000
 """Number of requests whose allowance is available from the start, for an early burst."""
 
-_LARGEST_BUDGET: Final = 10_000
+_MAX_BUDGET: Final = 10_000
 """
 Maximum number of requests whose allowance can accumulate, which limits a burst after a long quiet
 time.
@@ -96,7 +96,7 @@ class Budget:
     def earn(self) -> None:
         """Add the allowance of one request."""
         self._seen += 1
-        self._left = min(self._left + self._ratio, self._ratio * _LARGEST_BUDGET)
+        self._left = min(self._left + self._ratio, self._ratio * _MAX_BUDGET)
 
     def spend(self) -> None:
         """Subtract a kept trace; the budget may become negative."""
@@ -221,7 +221,7 @@ class Decisions:
     def _windows_of(self, key: tuple[str, str]) -> _Windows:
         windows = self._windows.get(key)
         if windows is None:
-            if len(self._windows) >= MOST_WINDOWS:
+            if len(self._windows) >= MAX_WINDOWS:
                 key = _OTHERS
             fresh = _Windows(Window(self._slowest), Window(self._latest_tokens))
             windows = self._windows.setdefault(key, fresh)

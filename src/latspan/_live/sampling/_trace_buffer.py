@@ -29,10 +29,10 @@ from latspan._live.sampling._decisions import Decisions, Ended
 
 __all__ = ["HeldTrace", "TraceBuffer"]
 
-MOST_OF_ONE: Final = 500
+MAX_SPANS_PER_TRACE: Final = 500
 """Maximum number of held spans of a trace, without children. Others are lost if it is kept."""
 
-MOST_OF_ALL: Final = 5_000
+MAX_SPANS: Final = 5_000
 """Maximum number of held spans of all traces; a span with its segments takes about 5 kB."""
 
 MAX_HELD_EXEMPLARS: Final = 1_000
@@ -44,7 +44,7 @@ The record of a long stream takes 50 kB. Past the limit, the exemplars of the in
 to other traces.
 """
 
-LONGEST_NS: Final = 600 * NS_PER_S
+MAX_HELD_NS: Final = 600 * NS_PER_S
 """Age in nanoseconds from which the end of an open trace is no longer awaited."""
 
 _LOOK_EVERY_NS: Final = 60 * NS_PER_S
@@ -260,7 +260,7 @@ class TraceBuffer:
             self._keep(trace)
 
     def _hold(self, trace: HeldTrace, end: Callable[[], None], spans: int) -> None:
-        if len(trace.held) >= MOST_OF_ONE or self._held >= MOST_OF_ALL:
+        if len(trace.held) >= MAX_SPANS_PER_TRACE or self._held >= MAX_SPANS:
             trace.not_held += spans
             return
         trace.held.append(end)
@@ -313,7 +313,7 @@ class TraceBuffer:
         self._looked_epoch_ns = now_epoch_ns
         # An atomic copy, because other threads begin traces during the loop.
         for trace in list(self._traces.values()):
-            if now_epoch_ns - trace.begun_epoch_ns > LONGEST_NS:
+            if now_epoch_ns - trace.begun_epoch_ns > MAX_HELD_NS:
                 self._let_go(trace)
 
     def _let_go(self, trace: HeldTrace) -> None:

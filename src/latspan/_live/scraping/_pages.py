@@ -20,7 +20,7 @@ from latspan.errors import MissingExtraError
 
 __all__ = ["read_metrics", "read_slots", "require_parser"]
 
-_MOST_LINES: Final = 5_000
+_MAX_LINES: Final = 5_000
 """Maximum number of known series on one page: 100 engines of a large server have about 1,000."""
 
 
@@ -121,8 +121,8 @@ _TOGETHER: Final = frozenset({"tp_rank", "pp_rank"})
 """Labels of ranks that process the same requests: tensor and pipeline parallelism."""
 
 _TOTAL: Final = "_total"
-_MOST_REQUESTS: Final = 1e9
-_MOST_COUNTED: Final = 1e18
+_MAX_REQUESTS: Final = 1e9
+_MAX_COUNT: Final = 1e18
 """Upper limit of a counter: above the count of any server, and small enough to be added up."""
 
 
@@ -166,7 +166,7 @@ def read_metrics(text: str) -> Sample:
     # Most lines of a page belong to histograms; only known metrics are parsed. A last line without
     # a line end is skipped, because its number may be cut off.
     ours = [line for line in text.split("\n")[:-1] if line.startswith(_BEGINNINGS)]
-    if len(ours) > _MOST_LINES:
+    if len(ours) > _MAX_LINES:
         raise ValueError(f"{len(ours)} series")
     if not all(map(_SAMPLE.fullmatch, ours)):
         raise ValueError("a value that is not a number")
@@ -175,7 +175,7 @@ def read_metrics(text: str) -> Sample:
     shares: dict[str, tuple[float, float]] = {}
     for server in _SERVERS:
         for attribute, name in server.gauges.items():
-            values = _possible(series.get(name, ()), most=_MOST_REQUESTS)
+            values = _possible(series.get(name, ()), most=_MAX_REQUESTS)
             if values:
                 gauges[attribute] = round(sum(values))
         for attribute, names in server.ratios.items():
@@ -234,7 +234,7 @@ def _possible(values: Iterable[float], *, most: float) -> list[float]:
 def _counted(series: Mapping[str, list[float]], name: str) -> float | None:
     """Return the sum of a counter's series, ``None`` if one is implausible or there are none."""
     values = series.get(name.removesuffix(_TOTAL), [])
-    possible = _possible(values, most=_MOST_COUNTED)
+    possible = _possible(values, most=_MAX_COUNT)
     return sum(possible) if values and len(possible) == len(values) else None
 
 

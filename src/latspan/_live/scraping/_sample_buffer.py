@@ -13,7 +13,7 @@ from latspan._base.newest import newest
 __all__ = ["Sample", "SampleBuffer"]
 
 _KEPT_S: Final = 600
-_KEPT_AT_MOST: Final = 10_000
+_MAX_KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class SampleBuffer:
 
     def __init__(self, interval_s: float) -> None:
         self._interval_ns = round(interval_s * NS_PER_S)
-        kept = min(_KEPT_AT_MOST, max(1, round(_KEPT_S / interval_s)))
+        kept = min(_MAX_KEPT, max(1, round(_KEPT_S / interval_s)))
         self._samples: deque[_Sample] = deque(maxlen=kept)
         self._before: Sample | None = None
 

@@ -23,12 +23,12 @@ from latspan._live.scraping._sample_buffer import Sample, SampleBuffer
 
 __all__ = ["ScrapeTarget", "Server"]
 
-_LONGEST: Final = 4 * 1024 * 1024
+_MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a page in bytes: ten times the page of a server with many models."""
 
 _PIECE: Final = 64 * 1024
-_LONGEST_REASON: Final = 200
-_LONGEST_PAUSE_S: Final = 30.0
+_MAX_REASON_LENGTH: Final = 200
+_MAX_PAUSE_S: Final = 30.0
 _SHARE_OF_INTERVAL: Final = 0.8
 """Fraction of the interval after which a request times out; the rest is for parsing the page."""
 
@@ -108,8 +108,8 @@ class ScrapeTarget:
         with self._opener.open(self._url, timeout=timeout_s) as response:
             while piece := response.read1(_PIECE):
                 body += piece
-                if len(body) > _LONGEST:
-                    raise ValueError(f"longer than {_LONGEST} bytes")
+                if len(body) > _MAX_PAGE_BYTES:
+                    raise ValueError(f"longer than {_MAX_PAGE_BYTES} bytes")
                 # The timeout applies to a single read: a server that sends byte by byte would be
                 # read for ever.
                 if time.monotonic() > deadline:
@@ -120,13 +120,13 @@ class ScrapeTarget:
 
     def _pause(self) -> None:
         self._refused += 1
-        pause_s = min(self._interval_s * 2.0 ** min(self._refused - 1, 30), _LONGEST_PAUSE_S)
+        pause_s = min(self._interval_s * 2.0 ** min(self._refused - 1, 30), _MAX_PAUSE_S)
         # Subtract half an interval, so that the poll that is due then is not just too early.
         self._not_before_ns = self._now() + round((pause_s - self._interval_s / 2) * NS_PER_S)
 
     def _failed(self, what: str) -> None:
         self.history.interrupted()
-        self.trouble = f"{address(self._url)} {foreign(what, longest=_LONGEST_REASON)}"
+        self.trouble = f"{address(self._url)} {foreign(what, longest=_MAX_REASON_LENGTH)}"
 
 
 def _read(text: str) -> Sample:

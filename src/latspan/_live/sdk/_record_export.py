@@ -29,7 +29,7 @@ Variable with a folder for records, set by ``latspan run`` for its program: a re
 ``--record``, a temporary folder with ``--report`` alone. The setting ``record_dir`` applies too.
 """
 
-_LARGEST_TEMPORARY: Final = 200_000_000
+_MAX_TEMPORARY_BYTES: Final = 200_000_000
 """Size in bytes of a process's file in a temporary folder."""
 
 
@@ -131,5 +131,5 @@ def _record_files(config: Config) -> list[RecordFile]:
     ]
     of_run = os.environ.get(RECORDS_FOLDER)
     if of_run and of_run not in folders:
-        files.append(RecordFile(of_run, largest=_LARGEST_TEMPORARY))
+        files.append(RecordFile(of_run, largest=_MAX_TEMPORARY_BYTES))
     return files

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from latspan import semconv
 from latspan._base import spelling as _spelling
-from latspan._base.text import LONGEST_NAME
+from latspan._base.text import MAX_NAME_LENGTH
 from latspan._live.scraping import address_of
 from latspan._live.sdk._endpoints import check_base
 from latspan.errors import ConfigError
@@ -244,7 +244,7 @@ def _check_addresses(name: str, value: object) -> None:
             raise ConfigError(f"{name}: item {position} is not an address", hint=hint) from None
 
 
-_MOST_NAMES: Final = 16
+_MAX_NAMES: Final = 16
 
 
 def _latspans_names() -> set[str]:
@@ -276,7 +276,7 @@ def _check_names(name: str, value: object) -> None:
         if not isinstance(each, str) or not _is_name(each):
             raise ConfigError(
                 f"{name}: {each!r} is not the name of an attribute",
-                hint=f"use printable text without spaces, at most {LONGEST_NAME} characters,"
+                hint=f"use printable text without spaces, at most {MAX_NAME_LENGTH} characters,"
                 " for example 'prompt.version'",
             )
         if each in latspans_names or each.startswith(_LATSPANS_PREFIXES):
@@ -285,10 +285,10 @@ def _check_names(name: str, value: object) -> None:
                 hint="series have latspan's attributes anyway; use another name for yours, for"
                 " example 'prompt.version'",
             )
-    if len(given) > _MOST_NAMES or len(set(given)) < len(given):
+    if len(given) > _MAX_NAMES or len(set(given)) < len(given):
         raise ConfigError(
             f"{name} has {len(given)} names",
-            hint=f"use at most {_MOST_NAMES} names, each once: each combination of values is a"
+            hint=f"use at most {_MAX_NAMES} names, each once: each combination of values is a"
             " series of its own",
         )
 
@@ -312,12 +312,12 @@ def _check_headers(name: str, value: object) -> None:
                     hint="use the name of a header that names a replica, a cache or a gateway, for"
                     " example 'x-worker'; headers that may contain a secret are never recorded",
                 )
-    if len(given) > _MOST_NAMES:
-        raise ConfigError(f"{name} has {len(given)} names", hint=f"use at most {_MOST_NAMES} names")
+    if len(given) > _MAX_NAMES:
+        raise ConfigError(f"{name} has {len(given)} names", hint=f"use at most {_MAX_NAMES} names")
 
 
 def _is_name(text: str) -> bool:
-    return 0 < len(text) <= LONGEST_NAME and text.isprintable() and " " not in text
+    return 0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and " " not in text
 
 
 def _check_provider(name: str, value: object) -> None:

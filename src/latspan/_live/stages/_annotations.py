@@ -151,12 +151,12 @@ _RATIOS: Final = frozenset(
     }
 )
 
-_MOST: Final = 2**63 - 1
+_MAX_INTEGER: Final = 2**63 - 1
 """Largest integer that OTLP can represent."""
 
 
 def _is_in_range(name: str, value: object) -> bool:
-    most = 1 if name in _RATIOS else _MOST
+    most = 1 if name in _RATIOS else _MAX_INTEGER
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
         return True
     with handle_internal_errors("an annotation that is not valid"):

@@ -15,9 +15,9 @@ _IMPOSSIBLE_NS: Final = -1
 """Value for an impossible duration; the check against the client's own times rejects it."""
 _LARGE: Final = 2**53
 """Limit up to which a float represents every integer."""
-_LONGEST: Final = 32
+_MAX_NAME_LENGTH: Final = 32
 """Maximum length of a field's name, in characters."""
-_MOST: Final = 32
+_MAX_FIELDS: Final = 32
 """Maximum number of fields kept per report; they become attributes of a span."""
 
 
@@ -68,9 +68,9 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
             numeric = float(value)
         else:
             numeric = number(value)
-        if numeric is not None and math.isfinite(numeric) and len(name) <= _LONGEST:
+        if numeric is not None and math.isfinite(numeric) and len(name) <= _MAX_NAME_LENGTH:
             found[name] = numeric
-            if len(found) == _MOST:
+            if len(found) == _MAX_FIELDS:
                 break
     return found
 

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MAY_BE_EMPTY: Final = frozenset({"risks"})
-_LEAST_RUNS: Final = 2
+_MIN_RUNS: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -194,10 +194,8 @@ class Change:
     rollback: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.runs is not None and self.runs < _LEAST_RUNS:
-            raise FieldError(
-                "runs", f"{{key}} must be at least {_LEAST_RUNS}", hint="use {key} = 5"
-            )
+        if self.runs is not None and self.runs < _MIN_RUNS:
+            raise FieldError("runs", f"{{key}} must be at least {_MIN_RUNS}", hint="use {key} = 5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ _FORMS: Final = {
     Form.GOAL: 'a text in quotes, for example {key} = "p95 ttft <= 500ms"',
 }
 
-_LONGEST_VALUE: Final = 60
+_MAX_VALUE_LENGTH: Final = 60
 
 
 def file_of(name: str | os.PathLike[str]) -> Path:
@@ -306,7 +306,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, int | Decimal) else repr(value)
-    return printable(text, longest=_LONGEST_VALUE)
+    return printable(text, longest=_MAX_VALUE_LENGTH)
 
 
 def _text(value: object) -> str | None:

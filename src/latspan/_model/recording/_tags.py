@@ -18,7 +18,7 @@ UNTAGGED: Final = "untagged"
 """Metric name of lines without a tag."""
 
 _KEPT: Final = ":/"
-_MOST_ATTRIBUTES: Final = 64
+_MAX_ATTRIBUTES: Final = 64
 """
 Maximum number of attributes in a tag that latspan writes; a tag with more was written by another
 program.
@@ -65,7 +65,7 @@ def read_tag(tag: str | None) -> TaggedName:
     if match is not None:
         metric = unquote(match["metric"])
         pairs = parse_qsl(match["attributes"], keep_blank_values=True)
-        attributes = dict(pairs[:_MOST_ATTRIBUTES])
+        attributes = dict(pairs[:_MAX_ATTRIBUTES])
         if tag_of(metric, attributes) == tag:
             return TaggedName(metric, attributes)
     elif quote(unquote(tag), safe=_KEPT) == tag:

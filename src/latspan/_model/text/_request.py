@@ -38,7 +38,7 @@ FAINT: Final = "bright_black"
 
 _MARGIN: Final = "  "
 _NARROWEST_BAR: Final = 20
-_FEWEST_COLUMNS_A_TICK: Final = 10
+_MIN_COLUMNS_PER_TICK: Final = 10
 
 _STYLES: Final[dict[str, str]] = {
     SegmentName.RETRY: "red",
@@ -219,7 +219,7 @@ def _axis(duration_ns: int, width: int, glyphs: _Glyphs) -> tuple[str, str]:
     """Return labels and rule of an axis from 0 to ``duration_ns`` with ticks at round numbers."""
     if duration_ns <= 0:
         return "0 ms", glyphs.tick + glyphs.axis * (width - 1)
-    step_ns = _round_step(duration_ns * _FEWEST_COLUMNS_A_TICK / width)
+    step_ns = _round_step(duration_ns * _MIN_COLUMNS_PER_TICK / width)
     labels, rule = [" "] * width, [glyphs.axis] * width
     for at_ns in itertools.takewhile(lambda at: at < duration_ns, itertools.count(0, step_ns)):
         column = at_ns * width // duration_ns

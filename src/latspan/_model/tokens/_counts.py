@@ -48,7 +48,7 @@ class TokenCounts(NamedTuple):
     audio_output: int | None = None
 
 
-_MOST: Final = 2**63 - 1
+_MAX_INTEGER: Final = 2**63 - 1
 """Largest integer that OTLP can represent; a larger count from a server is discarded."""
 
 UNKNOWN_TOKENS = TokenCounts()
@@ -66,7 +66,7 @@ def counted_by_provider(usage: Usage | None) -> TokenCounts:
     counts: list[int | None] = []
     for value in usage:
         # Nearly all counts are missing or integers, and need no function call each.
-        if type(value) is int and 0 <= value <= _MOST:
+        if type(value) is int and 0 <= value <= _MAX_INTEGER:
             counts.append(value)
         else:
             counts.append(None if value is None else _count(value))
@@ -109,4 +109,4 @@ def _count(value: object) -> int | None:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if 0 <= value <= _MOST else None
+    return value if 0 <= value <= _MAX_INTEGER else None

@@ -38,7 +38,7 @@ from latspan._model.wire._content import (
 from latspan._model.wire._events import DONE, EventReader, encode_comment, encode_event
 from latspan._model.wire._fields import choices_in, choices_requested, has_finish_reason
 from latspan._model.wire._readers import open_reader
-from latspan._model.wire._serialized import LONGEST_CONTENT, as_data, as_json, written
+from latspan._model.wire._serialized import MAX_CONTENT_LENGTH, as_data, as_json, written
 from latspan._model.wire._stream_reader import StreamReader
 from latspan._model.wire._usage import Usage, get_path
 from latspan._model.wire.server_timing import as_number
@@ -48,7 +48,7 @@ __all__ = [
     "DONE",
     "FETCH_RESPONSE",
     "INFERENCES",
-    "LONGEST_CONTENT",
+    "MAX_CONTENT_LENGTH",
     "ApiFormat",
     "Body",
     "ChunkKind",

@@ -39,7 +39,7 @@ _GZIP: Final = b"\x1f\x8b"
 _GZIP_HEADER: Final = 31
 """Value of ``wbits`` with which zlib expects the header and checksum of gzip."""
 
-_LONGEST_TEXT: Final = 1 << 24
+_MAX_TEXT_BYTES: Final = 1 << 24
 """
 Maximum size of a decompressed response in bytes; a larger one is not parsed.
 
@@ -119,7 +119,7 @@ def _parsed(text: bytes) -> Body:
 def _decompressed(text: bytes) -> bytes:
     inflate = zlib.decompressobj(_GZIP_HEADER)
     try:
-        whole = inflate.decompress(text, _LONGEST_TEXT)
+        whole = inflate.decompress(text, _MAX_TEXT_BYTES)
     except zlib.error:
         return b""
     return whole if inflate.eof else b""

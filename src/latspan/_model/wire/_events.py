@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from latspan._model.wire._api_format import ApiFormat
-from latspan._model.wire._stream_reader import LONGEST_PREAMBLE, NO_EVENTS, StreamReader
+from latspan._model.wire._stream_reader import MAX_PREAMBLE_BYTES, NO_EVENTS, StreamReader
 
 __all__ = ["DONE", "EventReader", "encode_comment", "encode_event"]
 
@@ -127,7 +127,7 @@ class EventReader(StreamReader):
         kind_of = self._matching(event)
         if kind_of is None:
             self._skipped += len(event)
-            if self._skipped > LONGEST_PREAMBLE or not _PREAMBLE.search(event):
+            if self._skipped > MAX_PREAMBLE_BYTES or not _PREAMBLE.search(event):
                 self._give_up()
         return kind_of
 

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final
 
 from latspan._model.wire._api_format import ApiFormat
-from latspan._model.wire._stream_reader import LONGEST_FIRST, NO_EVENTS, StreamReader
+from latspan._model.wire._stream_reader import MAX_FIRST_BYTES, NO_EVENTS, StreamReader
 
 __all__ = ["MessageReader"]
 
@@ -32,11 +32,11 @@ _PRELUDE: Final = struct.Struct(">II")
 _PRELUDE_SIZE: Final = 12
 """Size of the two lengths and their checksum."""
 _CHECKSUM_SIZE: Final = 4
-_SHORTEST: Final = _PRELUDE_SIZE + _CHECKSUM_SIZE
-_LONGEST: Final = 1 << 25
+_MIN_SIZE: Final = _PRELUDE_SIZE + _CHECKSUM_SIZE
+_MAX_SIZE: Final = 1 << 25
 """Maximum size of a message in bytes; the specification allows 24 MiB of payload."""
 
-_LONGEST_HEADERS: Final = 1 << 12
+_MAX_HEADERS_SIZE: Final = 1 << 12
 """Maximum size in bytes of the headers that are read; those of Bedrock take about 100."""
 
 _STRING: Final = 7
@@ -81,15 +81,15 @@ class MessageReader(StreamReader):
         at, self._needed = 0, _PRELUDE_SIZE
         while len(data) - at >= _PRELUDE_SIZE:
             size, headers_size = _PRELUDE.unpack_from(data, at)
-            longest = LONGEST_FIRST if self.api_format is None else _LONGEST
-            if not _SHORTEST <= size <= longest or headers_size > size - _SHORTEST:
+            longest = MAX_FIRST_BYTES if self.api_format is None else _MAX_SIZE
+            if not _MIN_SIZE <= size <= longest or headers_size > size - _MIN_SIZE:
                 self._stop()
                 return
             if len(data) - at < size:
                 self._needed = size
                 break
             payload_at = at + _PRELUDE_SIZE + headers_size
-            if headers_size <= _LONGEST_HEADERS:
+            if headers_size <= _MAX_HEADERS_SIZE:
                 name = _event_name(data[at + _PRELUDE_SIZE : payload_at])
                 if name is not None:
                     yield _event(name, data[payload_at : at + size - _CHECKSUM_SIZE])

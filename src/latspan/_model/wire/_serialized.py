@@ -10,17 +10,17 @@ from typing import Any, Final, NoReturn, cast
 from latspan._base.text import text_of
 from latspan._model.wire._media import without_media
 
-__all__ = ["LONGEST_CONTENT", "as_data", "as_json", "json_in", "written"]
+__all__ = ["MAX_CONTENT_LENGTH", "as_data", "as_json", "json_in", "written"]
 
-LONGEST_CONTENT: Final = 1_048_576
+MAX_CONTENT_LENGTH: Final = 1_048_576
 """Maximum number of JSON characters for the messages, instructions or tools of a call."""
 
-_SHORTEST: Final = 256
+_MIN_LENGTH: Final = 256
 """Shortest length in JSON characters to which texts are cut; below it, items are dropped."""
 
 
 def as_data(
-    content: Sequence[Mapping[str, Any]], *, media: bool, longest: int = LONGEST_CONTENT
+    content: Sequence[Mapping[str, Any]], *, media: bool, longest: int = MAX_CONTENT_LENGTH
 ) -> list[Any]:
     """
     Return messages, parts or tools as data, with the arguments of tool calls parsed too.
@@ -39,7 +39,7 @@ def as_data(
 
 
 def as_json(
-    content: Sequence[Mapping[str, Any]], *, media: bool = True, longest: int = LONGEST_CONTENT
+    content: Sequence[Mapping[str, Any]], *, media: bool = True, longest: int = MAX_CONTENT_LENGTH
 ) -> str:
     """Return the result of :func:`as_data` as JSON text for a span attribute; same arguments."""
     return _fitting(content, media, longest)[1]
@@ -60,13 +60,13 @@ def _fitting(
     most = _share(lengths, longest - len(text) + sum(lengths))
     # A cut text may be slightly longer than intended, because some characters take more room in
     # JSON than others. So the limit is lowered until the result fits.
-    while most >= _SHORTEST:
+    while most >= _MIN_LENGTH:
         cut = _cut(data, most)
         text = written(cut)
         if len(text) <= longest:
             return cut, text
         most -= most // 8
-    data = _last_items(_cut(data, _SHORTEST), longest)
+    data = _last_items(_cut(data, _MIN_LENGTH), longest)
     return data, written(data)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from latspan._model.wire._api_format import ApiFormat, ChunkKind
 from latspan._model.wire._body import error_in
 
-__all__ = ["EMPTY", "LONGEST_FIRST", "LONGEST_PREAMBLE", "NO_EVENTS", "StreamReader"]
+__all__ = ["EMPTY", "MAX_FIRST_BYTES", "MAX_PREAMBLE_BYTES", "NO_EVENTS", "StreamReader"]
 
 # A plain integer, because comparing and storing it costs a third of the time of an enum member.
 EMPTY: Final = int(ChunkKind.EMPTY)
@@ -17,16 +17,16 @@ EMPTY: Final = int(ChunkKind.EMPTY)
 NO_EVENTS: Final[Sequence[int]] = ()
 """Kinds of no events."""
 
-_LONGEST_EVENT: Final = 1 << 26
+_MAX_EVENT_BYTES: Final = 1 << 26
 """Maximum size of one event in bytes. Past it, the rest of the stream is ignored."""
 
-LONGEST_PREAMBLE: Final = 1 << 16
+MAX_PREAMBLE_BYTES: Final = 1 << 16
 """
 Number of bytes of complete events after which a stream that is still unidentified is treated as
 foreign.
 """
 
-LONGEST_FIRST: Final = 1 << 23
+MAX_FIRST_BYTES: Final = 1 << 23
 """
 Maximum size in bytes of the event that identifies a stream. It may repeat the prompt and the tools
 of the request, or contain an image.
@@ -122,7 +122,7 @@ class StreamReader(ABC):
 
     def _give_up_if_too_long(self) -> None:
         """Give the stream up if its incomplete event is too long."""
-        if self._length > (LONGEST_FIRST if self.api_format is None else _LONGEST_EVENT):
+        if self._length > (MAX_FIRST_BYTES if self.api_format is None else _MAX_EVENT_BYTES):
             self._give_up()
 
     def _give_up(self) -> None:

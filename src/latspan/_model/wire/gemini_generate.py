@@ -27,7 +27,7 @@ _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)
 
-_LONGEST_PARSED: Final = 1 << 16
+_MAX_PARSED: Final = 1 << 16
 """
 Size in bytes up to which an event is parsed if the pattern for text does not decide about it.
 
@@ -84,7 +84,7 @@ def _kind_of_event(event: bytes) -> int:
             if not found["text"]:
                 return _EMPTY
             return _REASONING if found["thought"] else _VISIBLE
-    if len(event) > _LONGEST_PARSED:
+    if len(event) > _MAX_PARSED:
         return _VISIBLE if b'"parts"' in event else _EMPTY
     return _kind_of(to_plain(event))
 

@@ -16,10 +16,10 @@ __all__ = ["OPENAI_EMBEDDINGS"]
 
 _JSON: Final = json.JSONDecoder()
 
-_LONGEST_MEMBER: Final = 4096
+_MAX_MEMBER: Final = 4096
 """Maximum number of bytes of a member that are parsed."""
 
-_LONGEST_PARSED: Final = 1 << 16
+_MAX_PARSED: Final = 1 << 16
 """Size in bytes above which a response's vectors are not parsed: that would take milliseconds."""
 
 
@@ -29,7 +29,7 @@ def _kind_of(chunk: Any) -> int:
 
 
 def _body_of(response: Any) -> Body:
-    if isinstance(response, bytes) and len(response) > _LONGEST_PARSED:
+    if isinstance(response, bytes) and len(response) > _MAX_PARSED:
         found = {name: _member(response, name) for name in ("model", "usage")}
         return {name: value for name, value in found.items() if value is not None}
     # The whole response is not copied: its vectors are long, and only their length is needed.
@@ -47,7 +47,7 @@ def _body_of(response: Any) -> Body:
 def _member(response: bytes, name: str) -> Any:
     """Return a member of a response; it contains no free text that could look like a name."""
     _, found, rest = response.rpartition(b'"%s"' % name.encode())
-    _, colon, value = rest[:_LONGEST_MEMBER].partition(b":")
+    _, colon, value = rest[:_MAX_MEMBER].partition(b":")
     if not found or not colon:
         return None
     try:

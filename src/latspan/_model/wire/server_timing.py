@@ -31,7 +31,7 @@ token, if there are tokens.
 """
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_LONGEST: Final = 16_384
+_MAX_LENGTH: Final = 16_384
 """Maximum number of characters to read: a valid header is short, and its source is untrusted."""
 # Possessive quantifiers prevent backtracking, which could take hours on a malformed header.
 _ENTRY: Final = r"""\s*+(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)
@@ -64,7 +64,7 @@ def parsed(value: str) -> Iterator[tuple[str, float]]:
     Parsing stops at the first malformed entry. Entries whose duration is not a decimal number are
     skipped.
     """
-    value, pattern = value[:_LONGEST], _entry()
+    value, pattern = value[:_MAX_LENGTH], _entry()
     at = 0
     while at < len(value):
         entry = pattern.match(value, at)

@@ -41,7 +41,7 @@ _SHOWN: Final = (0.6, 0.7, 0.8, 0.9)
 
 _PROJECTED: Final = frozenset({Label.INTERPOLATED, Label.EXTRAPOLATED})
 _STEPS: Final = 14
-_LOWEST: Final = 0.1
+_MIN_LOAD_FRACTION: Final = 0.1
 _REPLICATES: Final = 50
 _RANGE: Final = (0.025, 0.5, 0.975)
 
@@ -187,7 +187,7 @@ class _Curve:
         assert projector.model is not None  # noqa: S101 - checked by the caller
         self._projector = projector
         most = projector.most_per_s
-        self.rates: NDArray[np.float64] = np.linspace(_LOWEST * most, most, _STEPS)
+        self.rates: NDArray[np.float64] = np.linspace(_MIN_LOAD_FRACTION * most, most, _STEPS)
         self._values = projector.model.replicates(self.rates.tolist(), _REPLICATES)
 
     def knee(self) -> Knee:

@@ -38,12 +38,12 @@ _SLOWDOWNS: Final = (0.0, *np.geomspace(0.002, 1.0, 36).tolist())
 _GROWTH: Final = 1.12
 """Ratio of neighbouring numbers of slots of the grid above 12."""
 _ALL: Final = 12
-_MOST_SLOTS: Final = 2_000
+_MAX_SLOTS: Final = 2_000
 
 _GROUPS: Final = 3
 _GROUP: Final = 20
 """Number of requests that a group has at least, if its rung has several."""
-_LEAST_GROUP: Final = 10
+_MIN_GROUP: Final = 10
 """Number of requests below which a group is not compared."""
 
 _FLOOR: Final = 0.01
@@ -137,7 +137,7 @@ def fit_service(rungs: Sequence[Rung], capacity: Capacity) -> Fit:
     scores: list[float] = []
     throughputs: list[float] = []
     degrees = 1
-    for slots in _slots_up_to(min(most + 1, _MOST_SLOTS)):
+    for slots in _slots_up_to(min(most + 1, _MAX_SLOTS)):
         logs, impossible = _logarithms(rungs, events, slots)
         found, degrees = _scores(logs, groups)
         found += _IMPOSSIBLE * impossible
@@ -277,7 +277,7 @@ def _at(instants: Values, at: Values, done: Values) -> Values:
 def _scores(logs: Values, groups: NDArray[np.int64]) -> tuple[Values, int]:
     """Return the score of each slowdown, and its degrees of freedom."""
     names, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    kept = sizes >= _LEAST_GROUP
+    kept = sizes >= _MIN_GROUP
     sums = np.zeros((len(logs), len(names)))
     squares = np.zeros_like(sums)
     for group in np.flatnonzero(kept):

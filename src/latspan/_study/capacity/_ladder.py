@@ -43,7 +43,7 @@ __all__ = ["DURATION", "Ladder", "Rung", "distinct_loads", "read_ladder"]
 
 DURATION: Final = "duration"
 
-_FEWEST_RUNGS: Final = 2
+_MIN_RUNGS: Final = 2
 _OTHER_LOAD: Final = 0.05
 """Relative difference from which two rungs have two loads; random arrivals vary by some percent."""
 _SAME: Final = (
@@ -298,7 +298,7 @@ def _rung(rate_per_s: float, table: Table, metric: str) -> Rung:
 
 
 def _refuse_too_few(rungs: Sequence[Rung], left_out: Iterable[str], recording: Recording) -> None:
-    if len(distinct_loads(rung.rate_per_s for rung in rungs)) >= _FEWEST_RUNGS:
+    if len(distinct_loads(rung.rate_per_s for rung in rungs)) >= _MIN_RUNGS:
         return
     reasons = "".join(f"\n{each}" for each in left_out)
     raise RecordingError(

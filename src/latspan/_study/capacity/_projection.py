@@ -28,24 +28,24 @@ from latspan._study.capacity._curve import (
 from latspan._study.capacity._ladder import DURATION, Ladder, Rung, distinct_loads
 from latspan._study.capacity._model import Model
 
-__all__ = ["MOST_OF_CAPACITY", "HoldOut", "Label", "Projection", "Projector", "Refusal"]
+__all__ = ["MAX_UTILISATION", "HoldOut", "Label", "Projection", "Projector", "Refusal"]
 
-MOST_OF_CAPACITY: Final = 0.95
+MAX_UTILISATION: Final = 0.95
 """Fraction of the capacity from which no projection is made."""
 
-_MOST_STEP: Final = 2.0
+_MAX_STEP: Final = 2.0
 """Largest ratio of a projected load to the nearest rung below saturation."""
 
-_FEWEST_STABLE: Final = 3
+_MIN_STABLE: Final = 3
 
-_MOST_ERROR: Final = 2.0
+_MAX_ERROR: Final = 2.0
 """Ratio of the measured to the projected percentile of the hold-out that refuses projections."""
 
 _MODEL_ERROR: Final = 1.08
 """Factor that widens each end of a range, for errors that a hold-out does not show."""
 
 _REPLICATES: Final = 200
-_MOST_REQUESTS: Final = 5_000
+_MAX_REQUESTS: Final = 5_000
 """Maximum number of requests of a replicate; a longer test takes minutes to simulate."""
 _RANGE: Final = (0.025, 0.975)
 _LOW_QUANTILE: Final = 0.005
@@ -177,7 +177,7 @@ class Projector:
         if self.capacity is None:
             return 0.0
         lowest = min(self.capacity.low_per_s, _OTHER_RUN * self.capacity.per_s)
-        return MOST_OF_CAPACITY * min(lowest, self._lowest_capacity or lowest)
+        return MAX_UTILISATION * min(lowest, self._lowest_capacity or lowest)
 
     @property
     def most_per_s(self) -> float:
@@ -185,12 +185,12 @@ class Projector:
         if self.refusal is not None:
             return 0.0
         highest = max(point.rate_per_s for point in self._stable())
-        return min(_MOST_STEP * highest, self.refused_from_per_s)
+        return min(_MAX_STEP * highest, self.refused_from_per_s)
 
     @property
     def least_per_s(self) -> float:
         """Lowest load that is projected; 0 if none is."""
-        return 0.0 if self.refusal is not None else self._stable()[0].rate_per_s / _MOST_STEP
+        return 0.0 if self.refusal is not None else self._stable()[0].rate_per_s / _MAX_STEP
 
     def widened(self, low_s: float, high_s: float) -> tuple[float, float]:
         """Return a range of replicates, widened by the error of the hold-out."""
@@ -217,7 +217,7 @@ class Projector:
         """Return the rungs below saturation, by ascending load."""
         most = np.inf
         if self.capacity is not None:
-            most = MOST_OF_CAPACITY * self.capacity.per_s
+            most = MAX_UTILISATION * self.capacity.per_s
         return [each for each in self.points if not each.saturated and each.rate_per_s < most]
 
     def _fit(self) -> Refusal | None:
@@ -244,7 +244,7 @@ class Projector:
             low_s=low / _MODEL_ERROR,
             high_s=high * _MODEL_ERROR,
         )
-        if not 1 / _MOST_ERROR <= self.held_out.ratio <= _MOST_ERROR:
+        if not 1 / _MAX_ERROR <= self.held_out.ratio <= _MAX_ERROR:
             return Refusal(
                 "the model does not describe this system: its projection for the held-out rung is"
                 f" wrong by a factor of {max(self.held_out.ratio, 1 / self.held_out.ratio):.1f}",
@@ -276,15 +276,15 @@ class Projector:
                 f"add a rung that overloads the system: latspan measure {name} --rate {twice:.4g}",
             )
         stable = distinct_loads(each.rate_per_s for each in self._stable())
-        if len(stable) < _FEWEST_STABLE:
+        if len(stable) < _MIN_STABLE:
             capacity = self.capacity.per_s
             rates = ",".join(f"{capacity * part:.3g}" for part in (0.15, 0.3, 0.45, 0.6))
             return Refusal(
                 f"{len(stable)} of the loads are below saturation, and a projection needs"
-                f" {_FEWEST_STABLE}: two to fit a model, and one to check it",
+                f" {_MIN_STABLE}: two to fit a model, and one to check it",
                 f"latspan measure {name} --rate {rates}",
             )
-        if stable[-1] > (1 + _SAME_LOAD) * _MOST_STEP * stable[-2]:
+        if stable[-1] > (1 + _SAME_LOAD) * _MAX_STEP * stable[-2]:
             return Refusal(
                 f"the highest rungs below saturation, {stable[-2]:.4g}/s and {stable[-1]:.4g}/s,"
                 " are too far apart to check a model",
@@ -319,7 +319,7 @@ class Projector:
             rungs,
             self.capacity,
             percentile=self._ladder.percentile,
-            requests=min(_MOST_REQUESTS, int(np.median(sizes))),
+            requests=min(_MAX_REQUESTS, int(np.median(sizes))),
             whole=self._ladder.metric == DURATION,
         )
 
@@ -328,7 +328,7 @@ class Projector:
         capacity, stable = self.capacity, self._stable()
         if capacity is not None and rate_per_s >= self.refused_from_per_s:
             return Refusal(
-                f"from {self.refused_from_per_s:.4g}/s on, {percent(MOST_OF_CAPACITY)} of the least"
+                f"from {self.refused_from_per_s:.4g}/s on, {percent(MAX_UTILISATION)} of the least"
                 " capacity that is plausible, waits grow as long as the load lasts",
                 "add capacity, or lower the load",
             )
@@ -337,9 +337,9 @@ class Projector:
         if self.refusal is not None:
             return self.refusal
         highest, lowest = stable[-1].rate_per_s, stable[0].rate_per_s
-        if not lowest / _MOST_STEP <= rate_per_s <= _MOST_STEP * highest:
+        if not lowest / _MAX_STEP <= rate_per_s <= _MAX_STEP * highest:
             return Refusal(
-                f"{rate_per_s:.4g}/s is more than a factor of {_MOST_STEP:g} from the rungs below"
+                f"{rate_per_s:.4g}/s is more than a factor of {_MAX_STEP:g} from the rungs below"
                 f" saturation, {lowest:.4g}/s to {highest:.4g}/s",
                 f"latspan measure {self._ladder.name} --rate {rate_per_s / 1.5:.4g}",
             )

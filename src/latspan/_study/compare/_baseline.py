@@ -47,8 +47,8 @@ BASELINE_SUFFIX: Final = ".json"
 _PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0)
 _MAX_STRATA: Final = 1_000
 """Number of kinds of requests above which a baseline has no mix."""
-_LARGEST: Final = 64_000_000
-_MOST: Final = 2**62
+_MAX_BYTES: Final = 64_000_000
+_MAX_NUMBER: Final = 2**62
 """Largest time, count and number: the sum of any two of them has 64 bits."""
 _DAMAGED: Final = (
     KeyError,
@@ -192,14 +192,14 @@ def read_baseline(file: Path) -> list[Run]:
     """
     try:
         with file.open("rb") as opened:
-            content = opened.read(_LARGEST + 1)
+            content = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         raise RecordingError(
             f"cannot read {file}: {error.strerror}",
             hint="write a baseline with: latspan compare --save-baseline FILE RECORDING",
         ) from error
     try:
-        document = json.loads(content[:_LARGEST])
+        document = json.loads(content[:_MAX_BYTES])
     except (ValueError, RecursionError) as error:
         raise _damaged(str(file), "it is not JSON") from error
     return runs_of_baseline(document, str(file))
@@ -312,7 +312,7 @@ def _profile(written: Mapping[str, Any]) -> Profile:
     return Profile(**read)
 
 
-def _whole(value: object, most: int = _MOST) -> int:
+def _whole(value: object, most: int = _MAX_NUMBER) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"{printable(str(value))} is not a number from 0 to {most}")
     return value
@@ -320,8 +320,8 @@ def _whole(value: object, most: int = _MOST) -> int:
 
 def _number(value: object) -> float:
     # NaN, which Python's parser accepts, is in no range.
-    if type(value) not in {int, float} or not 0 <= cast("float", value) <= _MOST:
-        raise ValueError(f"{printable(str(value))} is not a number from 0 to {_MOST}")
+    if type(value) not in {int, float} or not 0 <= cast("float", value) <= _MAX_NUMBER:
+        raise ValueError(f"{printable(str(value))} is not a number from 0 to {_MAX_NUMBER}")
     return float(cast("float", value))
 
 

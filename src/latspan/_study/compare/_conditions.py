@@ -27,9 +27,9 @@ __all__ = ["RATE", "Difference", "Weight", "differences"]
 
 MAX_LENGTH_CHANGE: Final = 0.10
 """Ignore changes of a length, in tokens or chunks, up to 10 %."""
-_MOST_CACHED: Final = 0.10
+_MAX_CACHED_CHANGE: Final = 0.10
 """A change of the cached fraction of the input up to this is not a difference."""
-_MOST_REUSED: Final = 0.10
+_MAX_REUSED_CHANGE: Final = 0.10
 """A change of the share of requests on a reused connection up to this is not a difference."""
 _MAX_RATE_CHANGE: Final = 0.25
 """A relative change of the request rate up to this is not a difference. Not used for load tests."""
@@ -37,10 +37,10 @@ RATE: Final = "rate"
 """Name of the condition that is the number of requests per second."""
 _SURE: Final = 3.0
 """Standard errors above which a change of the mean output length is not chance."""
-_LONGEST: Final = 60
+_MAX_LENGTH: Final = 60
 """Maximum length of a value that is shown. Values are compared as a whole."""
-_LONGEST_LOAD: Final = 200
-_LONGEST_FINGERPRINT: Final = 15
+_MAX_LOAD_LENGTH: Final = 200
+_MAX_FINGERPRINT_LENGTH: Final = 15
 _FINGERPRINT: Final = "sha256:"
 _CUT: Final = "…"
 _WITHIN: Final = " of "
@@ -184,7 +184,7 @@ def differences(
 def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
     """Yield the differences between the runs of one side, which should have equal conditions."""
 
-    def found(name: str, values: Iterable[str], longest: int = _LONGEST) -> Iterator[Difference]:
+    def found(name: str, values: Iterable[str], longest: int = _MAX_LENGTH) -> Iterator[Difference]:
         different = list(dict.fromkeys(values))
         if len(different) > 1:
             one, two, *_ = _shortened(different, longest)
@@ -198,7 +198,7 @@ def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
             differ = list(found(name, (_text(_flat(run).get(key)) for run in known)))
             shown |= {name for _ in differ}
             yield from differ
-    yield from found("load", (_load(run.profile.load) for run in runs), _LONGEST_LOAD)
+    yield from found("load", (_load(run.profile.load) for run in runs), _MAX_LOAD_LENGTH)
     # The models of a run without a response are unknown.
     answered = [sorted(run.profile.models) for run in runs if run.profile.models]
     yield from found(_ANSWERED, map(", ".join, answered))
@@ -223,7 +223,7 @@ def _of_conditions(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Diff
     yield from _between(
         "load",
         *(sorted({_load(run.profile.load) for run in runs}) for runs in (before, after)),
-        longest=_LONGEST_LOAD,
+        longest=_MAX_LOAD_LENGTH,
     )
 
 
@@ -233,7 +233,7 @@ def _between(
     after: Sequence[str],
     *,
     weight: Weight = Weight.EXPLAINS,
-    longest: int = _LONGEST,
+    longest: int = _MAX_LENGTH,
 ) -> Iterator[Difference]:
     """
     Yield a difference if two sides do not have the same values.
@@ -294,8 +294,8 @@ def _shortened(values: Sequence[str], longest: int) -> list[str]:
     short: list[str] = []
     for value in values:
         same = max((_same_start(value, one) for one in values if one != value), default=0)
-        if value.startswith(_FINGERPRINT) and same < _LONGEST_FINGERPRINT:
-            short.append(value[:_LONGEST_FINGERPRINT])
+        if value.startswith(_FINGERPRINT) and same < _MAX_FINGERPRINT_LENGTH:
+            short.append(value[:_MAX_FINGERPRINT_LENGTH])
             continue
         # A part of the common beginning is kept, so that a reader recognises the value.
         start = 0 if same < longest * 2 // 3 or len(value) <= longest else same - longest // 3
@@ -321,7 +321,7 @@ def _of_profiles(before: Sequence[Profile], after: Sequence[Profile]) -> Iterato
     cached = [_mean(each.cached for each in side) for side in (before, after)]
     if None not in cached:
         one, two = (value or 0.0 for value in cached)
-        if abs(two - one) > _MOST_CACHED:
+        if abs(two - one) > _MAX_CACHED_CHANGE:
             yield Difference("cached", f"{one:.0%}", f"{two:.0%}", Weight.EXPLAINS)
     if not any(each.load is not None for each in (*before, *after)):
         yield from _rates(before, after)
@@ -374,7 +374,7 @@ def _of_connections(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Dif
         )
         for side in (before, after)
     )
-    if one is not None and two is not None and abs(two - one) > _MOST_REUSED:
+    if one is not None and two is not None and abs(two - one) > _MAX_REUSED_CHANGE:
         yield Difference(_REUSED, f"{one:.0%}", f"{two:.0%}", Weight.NOTE)
 
 

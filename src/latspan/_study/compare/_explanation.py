@@ -27,9 +27,9 @@ _SEED: Final = 20_241
 _LEVEL: Final = 0.05
 _SIMILAR: Final = 1.1
 """Ratio up to which the fractions of two tail bands count as equal."""
-_MOST_OF_IT: Final = 0.5
+_MIN_FRACTION_OF_CHANGE: Final = 0.5
 """Share of the change from which one segment explains it."""
-_LEAST_OF_TOTAL: Final = 0.02
+_MIN_FRACTION_OF_TOTAL: Final = 0.02
 """
 Share of the time below which a segment is not tested: the fewer are tested, the less evidence each
 of them needs.
@@ -109,7 +109,7 @@ def explain(
     )
     totals = [sum(each.value_ns for each in side) / len(side) for side in known]
     if len(before) + len(after) >= 3:
-        changes = _of_runs(known[0], known[1], names, _LEAST_OF_TOTAL * max(totals))
+        changes = _of_runs(known[0], known[1], names, _MIN_FRACTION_OF_TOTAL * max(totals))
     else:
         changes = _of_two([*before, *after], [*known[0], *known[1]], names, metric, percentile)
     ordered = sorted(changes, key=lambda each: -abs(each.difference_ns))
@@ -147,7 +147,7 @@ def _leading(changes: Sequence[SegmentChange], totals: Sequence[float]) -> Segme
     if not total or not changes:
         return None
     first = max(changes, key=lambda each: each.difference_ns / total)
-    is_most = first.difference_ns / total >= _MOST_OF_IT
+    is_most = first.difference_ns / total >= _MIN_FRACTION_OF_CHANGE
     return first if is_most and first.is_real else None
 
 
@@ -191,7 +191,9 @@ def _of_two(
     differences = draws[1] - draws[0]
     low, high = np.quantile(differences, [_LEVEL / 2, 1 - _LEVEL / 2], axis=0)
     # All larger segments are looked at, so each needs stronger evidence (Bonferroni).
-    is_large = np.maximum(*means) >= _LEAST_OF_TOTAL * max(float(each.sum()) for each in means)
+    is_large = np.maximum(*means) >= _MIN_FRACTION_OF_TOTAL * max(
+        float(each.sum()) for each in means
+    )
     side = _LEVEL / 2 / max(int(is_large.sum()), 1)
     least, most = np.quantile(differences, [side, 1 - side], axis=0)
     return [

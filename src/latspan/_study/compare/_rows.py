@@ -42,7 +42,7 @@ _HIGH: Final = 90
 _FLOOR_NS: Final = 20e6
 _FLOOR_OF_GOAL: Final = 0.05
 """Fraction of the goal by which a guard may grow, up to 20 ms, whatever its ratio is."""
-_LEAST_OF_GOAL: Final = 0.01
+_MIN_FRACTION_OF_GOAL: Final = 0.01
 """Fraction of the goal below which a segment has no row."""
 _PERCENTILES: Final = (50.0, 95.0, 99.0)
 _ZERO_NS: Final = 1e3
@@ -192,7 +192,7 @@ def rows_of(
     for name in segments:
         row = row_of(name, percentile, _margin(percentile), floor_ns)
         largest = max(row.before_ns, row.after_ns)
-        if not math.isfinite(largest) or largest >= _LEAST_OF_GOAL * goal.before_ns:
+        if not math.isfinite(largest) or largest >= _MIN_FRACTION_OF_GOAL * goal.before_ns:
             rows.append(row)
     return rows
 

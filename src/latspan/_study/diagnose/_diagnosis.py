@@ -41,7 +41,7 @@ __all__ = [
 _SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
 _ESTIMATED: Final = 0.5
 
-_MOST_UNEXPLAINED: Final = 0.5
+_MAX_UNEXPLAINED: Final = 0.5
 """Share of the time in no segment above which no cause is named."""
 
 _LARGE: Final = 0.30
@@ -301,7 +301,7 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
 
     unexplained = attribution.share(SegmentName.UNATTRIBUTED)
     leads = leader.name == SegmentName.UNATTRIBUTED and attribution.weight(leader) >= _LARGE
-    if unexplained > _MOST_UNEXPLAINED or leads:
+    if unexplained > _MAX_UNEXPLAINED or leads:
         fraction = percent(attribution.weight(leader)) if leads else percent(unexplained)
         return result(
             Conclusion.NOT_INSTRUMENTED,

@@ -28,7 +28,7 @@ from latspan.histogram import read_log, values_needed
 __all__ = ["diagnose_logs"]
 
 _KINDS: Final = (Kind.REQUEST, Kind.CALL)
-_MOST_SEGMENTS: Final = 5
+_MAX_SEGMENTS: Final = 5
 
 
 def diagnose_logs(paths: Sequence[Path], goal: Goal | None = None) -> Diagnosis:
@@ -125,7 +125,7 @@ def _notes(snapshot: Snapshot, known: Population, goal: Goal, kind: Kind) -> Ite
             >= values_needed(goal.percentile)
         ),
         reverse=True,
-    )[:_MOST_SEGMENTS]
+    )[:_MAX_SEGMENTS]
     if slowest:
         listed = ", ".join(f"{name} {milliseconds(value)}" for value, name in slowest)
         yield (

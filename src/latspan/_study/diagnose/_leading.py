@@ -41,7 +41,7 @@ _DELAY_SHARE: Final = 0.2
 """Minimum share of a delay in the time of slow requests."""
 _RARE: Final = 0.1
 """Maximum mean of a delay in typical requests, as a fraction of its mean in slow ones."""
-_MOST: Final = 0.5
+_MIN_EXPLAINED: Final = 0.5
 """Minimum fraction of the difference that a delay explains, as the low end of its interval."""
 
 
@@ -73,5 +73,5 @@ def _has_a_delay(attribution: Attribution) -> bool:
         len(attribution.typical) > 0
         and delay.share >= _DELAY_SHARE
         and delay.typical_ns <= delay.mean_ns * _RARE
-        and delay.grown_low >= _MOST
+        and delay.grown_low >= _MIN_EXPLAINED
     )

@@ -26,7 +26,7 @@ MIN_POINTS: Final = 10
 CORRELATED: Final = 0.3
 """Rank correlation from which one value follows another."""
 
-_MOST_POINTS: Final = 2_000
+_MAX_POINTS: Final = 2_000
 
 
 class Line(NamedTuple):
@@ -60,8 +60,8 @@ def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
     if len(known) < MIN_POINTS or np.ptp(x[known]) == 0:
         return None
     random = np.random.default_rng(0)
-    if len(known) > _MOST_POINTS:
-        known = random.choice(known, _MOST_POINTS, replace=False)
+    if len(known) > _MAX_POINTS:
+        known = random.choice(known, _MAX_POINTS, replace=False)
     a, b = x[known], y[known]
     first = random.integers(0, len(a), 20_000)
     second = random.integers(0, len(a), 20_000)

@@ -34,7 +34,7 @@ _COLD: Final = "cold"
 _SAME_SYSTEM: Final = ("measured", "model", "platform")
 """Conditions that a load test and its calibration have in common."""
 
-_LEAST_STABLE: Final = 64
+_MIN_STABLE: Final = 64
 """
 Number of tokens below which a text that all prompts share is not a template: four blocks of vLLM's
 prefix cache.
@@ -260,7 +260,7 @@ def _stable_in(recording: Recording, table: RequestTable) -> float | None:
     if not isinstance(shared, int | float) or not len(known):
         return None
     stable = float(shared * known.mean())
-    return stable if stable >= _LEAST_STABLE else None
+    return stable if stable >= _MIN_STABLE else None
 
 
 def _goal_of(about: Mapping[str, Any]) -> Goal:

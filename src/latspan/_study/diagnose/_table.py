@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestTable", "table_of", "tail_fraction", "units_of"]
 
-_LEAST_BAND: Final = 30
+_MIN_BAND_SIZE: Final = 30
 """Number of units in the tail band, as far as half of all units are as many."""
 
 _UNCERTAIN: Final = [SOURCES.index(each) for each in (Source.ESTIMATED, Source.UNKNOWN)]
@@ -212,7 +212,7 @@ def tail_fraction(goal: Goal, size: float) -> float:
         goal: The goal.
         size: Effective number of units with a value.
     """
-    return max(goal.tail_fraction, min(_LEAST_BAND / size, 0.5))
+    return max(goal.tail_fraction, min(_MIN_BAND_SIZE / size, 0.5))
 
 
 def _values(

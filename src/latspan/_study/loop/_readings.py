@@ -44,7 +44,7 @@ _NOT_INTERPRETABLE: Final = "not_interpretable"
 _QUALITY: Final = ("quality", "anything")
 """Words in what a lever may worsen that call for a comparison of the answers."""
 
-_MOST_RUNS: Final = 30
+_MAX_RUNS: Final = 30
 """Largest number of runs per side that is proposed: making a larger change is faster than more."""
 
 
@@ -225,7 +225,7 @@ def runs_to_decide(verification: Result) -> int | None:
     comparison = verification.document["comparison"]
     needed: int | None = comparison["runs_needed"]
     had = min(comparison["before"]["runs"], comparison["after"]["runs"])
-    return needed if needed is not None and had < needed <= _MOST_RUNS else None
+    return needed if needed is not None and had < needed <= _MAX_RUNS else None
 
 
 def needs_quality(verification: Result) -> bool:

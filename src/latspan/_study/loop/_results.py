@@ -30,7 +30,7 @@ RESULT_SCHEMA: Final = "latspan.result/1"
 """Kind and version of a file; a field that changes its meaning increments the version."""
 
 _FOLDER: Final = "results"
-_LARGEST: Final = 64_000_000
+_MAX_BYTES: Final = 64_000_000
 """Size in bytes above which a result is not read."""
 
 _MISSING: Final = "missing"
@@ -231,13 +231,13 @@ def _folder_of(file: Path) -> Path:
 def _read(file: Path) -> Result:
     try:
         with file.open("rb") as opened:
-            text = opened.read(_LARGEST + 1)
+            text = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         raise RecordingError(
             f"cannot read {file}: {error.strerror or error}", hint="make the file readable"
         ) from error
     try:
-        if len(text) > _LARGEST:
+        if len(text) > _MAX_BYTES:
             raise ValueError("too large")
         return _result_of(json.loads(text), file)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

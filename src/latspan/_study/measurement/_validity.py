@@ -21,10 +21,10 @@ from latspan._model.text import count
 
 __all__ = ["CachedInput", "Caveat", "caveats"]
 
-LEAST_RATE: Final = 0.98
+MIN_RATE_FRACTION: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
 
-MOST_CHANCE: Final = 0.10
+MAX_CHANCE: Final = 0.10
 """Relative difference of the arrivals' rate from the load's above which a note is shown."""
 
 MAX_LAG_S: Final = 0.010
@@ -45,16 +45,16 @@ percentile.
 _IDLE: Final = 0.5
 """Fraction of a CPU below which the generator's own work is not what makes it late."""
 
-MOST_BUSY: Final = 0.9
+MAX_BUSY: Final = 0.9
 """Maximum fraction of a CPU that the generator's thread may use."""
 
-MOST_CACHE_DRIFT: Final = 0.1
+MAX_CACHE_DRIFT: Final = 0.1
 """Maximum change of the cached fraction of the input from the first third to the last."""
 
 DRIFT_ERRORS: Final = 2.576
 """Number of standard errors that a change must exceed, for 99 % confidence."""
 
-MOST_FROM_LITTLES_LAW: Final = 0.15
+MAX_LITTLES_LAW_ERROR: Final = 0.15
 """Relative difference from Little's law above which a note is shown."""
 
 
@@ -76,7 +76,7 @@ class CachedInput(NamedTuple):
     def drifted(self) -> bool:
         """Whether the fraction changed by more than 0.1, and beyond what chance explains."""
         change = abs(self.last - self.first)
-        return change > max(MOST_CACHE_DRIFT, DRIFT_ERRORS * self.error)
+        return change > max(MAX_CACHE_DRIFT, DRIFT_ERRORS * self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def caveats(
     yield from _chance(step)
     if in_flight is not None:
         observed, expected = in_flight
-        if expected and abs(observed - expected) / expected > MOST_FROM_LITTLES_LAW:
+        if expected and abs(observed - expected) / expected > MAX_LITTLES_LAW_ERROR:
             yield Caveat(
                 "not_stationary",
                 f"the load was not steady: {observed:.1f} requests were in flight on average, but"
@@ -168,7 +168,7 @@ def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
     if not stated or offered is None or step.get("interrupted"):
         return
     change = offered / stated - 1
-    if abs(change) > MOST_CHANCE:
+    if abs(change) > MAX_CHANCE:
         word = "fewer" if change < 0 else "more"
         yield Caveat(
             "rate_by_chance",
@@ -194,7 +194,7 @@ def _lateness(
             hint=_hint_for(generator),
         )
     offered, reached = step.get("offered_per_s"), step.get("reached_per_s")
-    if offered is None or reached is None or reached >= LEAST_RATE * offered:
+    if offered is None or reached is None or reached >= MIN_RATE_FRACTION * offered:
         return
     # With a limit on the number in flight, the server may be the cause.
     if step.get("max_in_flight") is None or lag["p99"] > most_lag_s:
@@ -226,10 +226,10 @@ def _own_load(generator: Mapping[str, Any], most_lag_s: float) -> Iterator[Cavea
             hint=_hint_for(generator),
         )
     busy = generator.get("busy", 0)
-    if busy > MOST_BUSY:
+    if busy > MAX_BUSY:
         yield Caveat(
             "generator_busy",
-            f"the generator used {busy:.0%} of a CPU, above {MOST_BUSY:.0%}",
+            f"the generator used {busy:.0%} of a CPU, above {MAX_BUSY:.0%}",
             invalidates=True,
             hint=_GENERATOR,
         )

@@ -50,7 +50,7 @@ JUDGEMENT_STYLES: Final = {
     Judgement.INCONCLUSIVE: "bold yellow",
     Judgement.NOT_INTERPRETABLE: "bold red",
 }
-_LEAST_NS: Final = 50_000
+_MIN_NS: Final = 50_000
 """Difference of a segment below which its line is left out: less than 0.1 ms."""
 
 
@@ -172,7 +172,7 @@ def _segments(explanation: Explanation, noun: str, options: ConsoleOptions) -> I
     rows = [
         _segment(each, explanation)
         for each in explanation.segments
-        if abs(each.difference_ns) >= _LEAST_NS
+        if abs(each.difference_ns) >= _MIN_NS
     ]
     in_all = {
         "before": Text(milliseconds(explanation.before_ns)),

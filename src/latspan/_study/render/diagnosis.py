@@ -18,7 +18,7 @@ from latspan._study.stats import Verdict
 __all__ = ["DiagnosisReport"]
 
 _BAR: Final = 30
-_LEAST_SHARE: Final = 0.005
+_MIN_SHARE: Final = 0.005
 """Share of a segment below which the table leaves it out."""
 
 
@@ -111,7 +111,7 @@ def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
         ),
         options,
     )
-    rows = [_row(share) for share in attribution.shares if share.share >= _LEAST_SHARE]
+    rows = [_row(share) for share in attribution.shares if share.share >= _MIN_SHARE]
     head = heads("segment", "slow", "typical", "share", "90 % interval", "", "")
     yield from aligned([head, *rows], left=(0, 5, 6), options=options)
 

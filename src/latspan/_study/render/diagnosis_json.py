@@ -21,7 +21,7 @@ __all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown", "esca
 DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
-_LONGEST: Final = 10_000
+_MAX_TEXT_LENGTH: Final = 10_000
 """Maximum number of characters of a text in Markdown."""
 
 
@@ -130,7 +130,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Return a text on one line, without characters that Markdown or a terminal interprets."""
-    text = printable(text, longest=_LONGEST)
+    text = printable(text, longest=_MAX_TEXT_LENGTH)
     for character in "\\`*_[]|<>":
         text = text.replace(character, f"\\{character}")
     return text

@@ -37,10 +37,10 @@ _LETTERS: Final = {source.value: SOURCE_LETTERS[source] for source in Source}
 _LEFT_OUT_FIRST: Final = ("series", "p90", "p99.9", "source")
 """Columns left out on a narrow terminal, in this order."""
 
-_LONGEST_NAME: Final = 60
+_MAX_NAME_LENGTH: Final = 60
 """Maximum length of a name in a table; ``--json`` contains the whole name."""
 
-_MOST_FOLDED: Final = 3
+_MAX_FOLDED: Final = 3
 """Number of folded rows that are named."""
 
 _FEW: Final = values_needed(95)
@@ -214,8 +214,8 @@ def _is_folded(row: HistogramRow) -> bool:
 def _folded(rows: Sequence[HistogramRow], named: _Names) -> str:
     names = [" ".join(cell.plain for cell in named.cells(row.key)) for row in rows]
     numbers = [f"{name} ({row.histogram.count:,})" for name, row in zip(names, rows, strict=True)]
-    listed_few = ", ".join(numbers[:_MOST_FOLDED])
-    more = f" and {len(rows) - _MOST_FOLDED:,} more" if len(rows) > _MOST_FOLDED else ""
+    listed_few = ", ".join(numbers[:_MAX_FOLDED])
+    more = f" and {len(rows) - _MAX_FOLDED:,} more" if len(rows) > _MAX_FOLDED else ""
     return (
         f"{count(len(rows), 'row')} with fewer than {_FEW} values: {listed_few}{more};"
         " --all shows them"
@@ -245,7 +245,7 @@ class _Names:
             *key.by,
         )
         return tuple(
-            Text("—" if word is None else shortened(word, _LONGEST_NAME)) for word in words
+            Text("—" if word is None else shortened(word, _MAX_NAME_LENGTH)) for word in words
         )
 
 

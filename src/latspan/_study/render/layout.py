@@ -42,15 +42,15 @@ _PRE: Final = (
     "font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace\">{code}</pre>"
 )
 
-_LONGEST_CELL: Final = 200
+_MAX_CELL_LENGTH: Final = 200
 """Maximum length of a name in a table, in characters."""
 
-_LONGEST_LINE: Final = 4_000
+_MAX_LINE_LENGTH: Final = 4_000
 """Maximum length of a line, in characters; no terminal is that wide."""
 
 _WIDEST_PROSE: Final = 96
 
-_SHORTEST_NAME: Final = 12
+_MIN_NAME_WIDTH: Final = 12
 """Length to which a narrow terminal may shorten the names of a column."""
 
 _TO_ASCII: Final = str.maketrans(
@@ -84,7 +84,7 @@ class Printable:
         return console
 
 
-def shown(text: Text, options: ConsoleOptions, *, longest: int = _LONGEST_LINE) -> Text:
+def shown(text: Text, options: ConsoleOptions, *, longest: int = _MAX_LINE_LENGTH) -> Text:
     """
     Return a text as the console can show it, on one line, without cursor movement.
 
@@ -115,7 +115,7 @@ def aligned(
     *,
     left: Sequence[int],
     options: ConsoleOptions,
-    longest: int = _LONGEST_CELL,
+    longest: int = _MAX_CELL_LENGTH,
 ) -> Iterator[Text]:
     """Yield one line per row; columns are as wide as needed, right-aligned unless in ``left``."""
     rows = [[shown(cell, options, longest=longest) for cell in row] for row in rows]
@@ -154,7 +154,7 @@ def fitted(
         options: Options of the console that shows it.
     """
     kept = {head: list(cells) for head, cells in columns.items()}
-    longest = _LONGEST_LINE if sentences else _LONGEST_CELL
+    longest = _MAX_LINE_LENGTH if sentences else _MAX_CELL_LENGTH
     lines = _lines(kept, left, options, longest)
     for head in left_out_first:
         if _excess(lines, options) <= 0:
@@ -166,7 +166,7 @@ def fitted(
         excess = _excess(lines, options)
         if excess <= 0:
             break
-        width = max(widths[head] - excess, _SHORTEST_NAME)
+        width = max(widths[head] - excess, _MIN_NAME_WIDTH)
         kept[head] = [Text(shortened(cell.plain, width)) for cell in kept[head]]
         lines = _lines(kept, left, options, longest)
     if sentences and _excess(lines, options) > 0:

@@ -47,7 +47,7 @@ WRITE_UP_SCHEMA: Final = "latspan.write_up/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
 _NOT_STATED: Final = "_not stated_"
-_LONGEST: Final = 2_000
+_MAX_TEXT_LENGTH: Final = 2_000
 _CONDITIONS: Final = ("model", "models_returned", "cache", "cached_input", "revision")
 _DECISIONS: Final = {
     "improved": "accepted",
@@ -60,12 +60,12 @@ _DECISIONS: Final = {
 
 def plain(text: str) -> str:
     """Return a text of the user as one line of Markdown, or a note that there is none."""
-    return escaped(printable(text, longest=_LONGEST)) if text else _NOT_STATED
+    return escaped(printable(text, longest=_MAX_TEXT_LENGTH)) if text else _NOT_STATED
 
 
 def code(text: str) -> str:
     """Return a command or a path as Markdown."""
-    return f"`{printable(text, longest=_LONGEST).replace('`', chr(39))}`"
+    return f"`{printable(text, longest=_MAX_TEXT_LENGTH).replace('`', chr(39))}`"
 
 
 def conclusion(loop: Loop) -> str:

@@ -24,7 +24,7 @@ __all__ = ["beta_distribution", "student_quantile", "student_tail"]
 
 _TINY: Final = 1e-300
 _PRECISION: Final = 1e-13
-_MOST_TERMS: Final = 20_000
+_MAX_TERMS: Final = 20_000
 _DEVIATIONS: Final = 12.0
 """Standard deviations from the mean beyond which the tail is below 1e-13 of the whole."""
 _LARGE: Final = 50.0
@@ -79,7 +79,7 @@ def _tail(x: Any, a: float, b: float) -> Any:
     c = 1.0
     d = 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
     fraction = d
-    for term in range(1, _MOST_TERMS):
+    for term in range(1, _MAX_TERMS):
         even = term * (b - term) * x / ((a + 2 * term - 1) * (a + 2 * term))
         d = 1 / _away_from_zero(1 + even * d)
         c = _away_from_zero(1 + even / c)

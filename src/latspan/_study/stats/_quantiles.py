@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sample", "needed_to_compare", "resampled_quantiles"]
 
-_LEAST: Final = 100
+_MIN_VALUES: Final = 100
 _BEYOND: Final = 2
 _TABLE: Final = 100_000
 """Number of values up to which the weights are kept, because several draws share them."""
@@ -57,7 +57,7 @@ def needed_to_compare(percentile: float) -> int:
     Returns:
         100 up to p98, 200 for p99, 2,000 for p99.9.
     """
-    return max(_LEAST, math.ceil(_BEYOND / fraction_above(percentile) - 1e-9))
+    return max(_MIN_VALUES, math.ceil(_BEYOND / fraction_above(percentile) - 1e-9))
 
 
 def _weights(reached: NDArray[np.float64], size: int, percentile: float) -> NDArray[np.float64]:

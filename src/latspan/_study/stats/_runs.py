@@ -22,9 +22,9 @@ from latspan._study.stats._beta import student_quantile, student_tail
 
 __all__ = ["RunTest", "compare_runs", "holm", "permutation", "runs_needed"]
 
-_MOST_PERMUTED: Final = 6
+_MAX_PERMUTED: Final = 6
 """Runs per side up to which every division of the runs is tried: 924."""
-_MOST_NEEDED: Final = 100
+_MAX_NEEDED: Final = 100
 _POWER: Final = 0.8
 
 
@@ -114,7 +114,7 @@ def permutation(before: Sequence[float], after: Sequence[float]) -> float | None
         ``None`` if a group is empty or has more than six runs.
     """
     sizes = len(before), len(after)
-    if min(sizes) < 1 or max(sizes) > _MOST_PERMUTED:
+    if min(sizes) < 1 or max(sizes) > _MAX_PERMUTED:
         return None
     every = [*before, *after]
     total = sum(every)
@@ -158,7 +158,7 @@ def runs_needed(spread: float, distance: float, *, level: float = 0.05) -> int |
     """
     if distance <= 0:
         return None
-    for runs in range(2, _MOST_NEEDED + 1):
+    for runs in range(2, _MAX_NEEDED + 1):
         freedom = 2 * runs - 2
         needed = student_quantile(1 - level, freedom) + student_quantile(_POWER, freedom)
         if needed * spread * math.sqrt(2 / runs) <= distance:

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _ROUNDING: Final = 1e-12
-_MOST_NEEDED: Final = 10**9
+_MAX_NEEDED: Final = 10**9
 """Number of requests past which the search for the needed number stops."""
 
 
@@ -211,9 +211,9 @@ def requests_needed(misses: int, percentile: float, *, confidence: float = 0.95)
     enough = max(misses, 1)
     while at_most(misses, enough, allowed) > level:
         enough *= 2
-        if enough > _MOST_NEEDED:
+        if enough > _MAX_NEEDED:
             raise ConfigError(
-                f"p{percentile:g} needs more than {_MOST_NEEDED:,} requests",
+                f"p{percentile:g} needs more than {_MAX_NEEDED:,} requests",
                 hint="use a lower percentile",
             )
     counts = range(enough + 1)

@@ -34,7 +34,7 @@ _HINT: Final = (
 _AT_ONCE: Final = 4
 """Number of traces that are read from Tempo at the same time."""
 
-_MOST_NAMES: Final = 10
+_MAX_NAMES: Final = 10
 _EMPTY: Final[Mapping[str, Any]] = {}
 
 
@@ -168,8 +168,8 @@ def _service_of(backend: _Jaeger | _Tempo, service: str | None) -> str:
         return known[0]
     if service is not None and service in known:
         return service
-    shown = ", ".join(foreign(name) for name in known[:_MOST_NAMES])
-    more = ", ..." if len(known) > _MOST_NAMES else ""
+    shown = ", ".join(foreign(name) for name in known[:_MAX_NAMES])
+    more = ", ..." if len(known) > _MAX_NAMES else ""
     if not known:
         raise backend.server.error(
             "has no traces of any service", "send traces to it first: see latspan doctor"

@@ -17,8 +17,8 @@ from latspan.errors import ConfigError
 __all__ = ["JsonServer", "is_url"]
 
 _TIMEOUT_S: Final = 30.0
-_LARGEST_RESPONSE: Final = 128 * 1024 * 1024
-_LONGEST_REASON: Final = 2_000
+_MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
+_MAX_REASON_LENGTH: Final = 2_000
 
 
 def is_url(path: str) -> bool:
@@ -128,10 +128,10 @@ class JsonServer:
                 f"{self._url}{path}", data=body, headers=self._headers
             )
             with self._opener.open(request, timeout=_TIMEOUT_S) as response:
-                text = response.read(_LARGEST_RESPONSE + 1)
+                text = response.read(_MAX_RESPONSE_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
-                reason = foreign(error.read(_LONGEST_REASON).decode("utf-8", "replace"))
+                reason = foreign(error.read(_MAX_REASON_LENGTH).decode("utf-8", "replace"))
             moved_to = error.headers.get("Location")
             if moved_to and 300 <= error.code < 400:
                 raise self.error(f"redirects to {address(moved_to)}") from error
@@ -141,8 +141,8 @@ class JsonServer:
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise self.error(f"does not answer: {foreign(str(reason))}") from error
-        if len(text) > _LARGEST_RESPONSE:
-            megabytes = _LARGEST_RESPONSE // 1024**2
+        if len(text) > _MAX_RESPONSE_BYTES:
+            megabytes = _MAX_RESPONSE_BYTES // 1024**2
             raise self.error(
                 f"answers with more than {megabytes} MiB", "ask for fewer traces or less time"
             )

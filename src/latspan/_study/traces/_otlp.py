@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from latspan import semconv
 from latspan._model.metrics import METRICS, MetricValue
 from latspan._model.recording import RequestRecord, details_of
-from latspan._model.recording.folder._checks import LARGEST, LOOKED_UP
+from latspan._model.recording.folder._checks import LOOKED_UP, MAX_NUMBER
 from latspan._model.segments import (
     NOT_READ,
     Kind,
@@ -86,7 +86,7 @@ that its reader has left.
 _CLIENT_CLOSED: Final = "499"
 """Status that gateways write if the client closed the connection before the response."""
 
-_LONGEST_LAG_S: Final = 1e9
+_MAX_LAG_S: Final = 1e9
 """Longest dispatch lag that is believed, in seconds."""
 
 # An allowlist, because other instrumentations put prompts and responses under names of their own.
@@ -460,7 +460,7 @@ def _stored(value: object, unit: MetricUnit) -> int | None:
     if isinstance(value, bool) or not isinstance(value, float | int):
         return None
     if unit == "1":
-        return round(value) if 0 <= value <= LARGEST else None
+        return round(value) if 0 <= value <= MAX_NUMBER else None
     return round(value * BILLIONTHS) if 0 <= value <= 1 else None
 
 
@@ -512,7 +512,7 @@ def _details(row: SpanRow) -> dict[str, Any]:
         if isinstance(details.get(name), list):
             del details[name]
     lag = details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
-    if isinstance(lag, int | float) and not abs(lag) <= _LONGEST_LAG_S:
+    if isinstance(lag, int | float) and not abs(lag) <= _MAX_LAG_S:
         del details[semconv.LATSPAN_LOAD_DISPATCH_LAG]
     if row.is_written_by_latspan:
         return details

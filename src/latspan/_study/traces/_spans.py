@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._model.recording.folder._checks import LARGEST
+from latspan._model.recording.folder._checks import MAX_NUMBER
 from latspan._model.text import count
 from latspan._study.traces._dialects import Dialect, Event, inference_of, is_arrival
 from latspan.errors import RecordingError
@@ -376,7 +376,7 @@ def checked_ns(value: str | int) -> int:
         ValueError: It is before 1970, or later than a recording can hold: in the year 2116.
     """
     time_ns = int(value)
-    if not 0 <= time_ns <= LARGEST:
+    if not 0 <= time_ns <= MAX_NUMBER:
         raise ValueError("the time is out of range")
     return time_ns
 

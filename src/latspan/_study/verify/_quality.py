@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 _LEVEL: Final = 0.05
-_MOST_LENGTH: Final = 0.10
+_MAX_TOKEN_DRIFT: Final = 0.10
 """Relative change of the mean length of the answers that is not worth a note."""
-_LEAST_MARGIN: Final = 1e-6
+_MIN_MARGIN: Final = 1e-6
 """Smallest margin; it needs three million items even if the scores do not differ."""
 
 
@@ -102,7 +102,7 @@ class Quality:
     def note(self) -> str:
         """A sentence about answers of another length; empty if it is about the same."""
         before, after = self.lengths
-        if not before or abs(after / before - 1) <= _MOST_LENGTH:
+        if not before or abs(after / before - 1) <= _MAX_TOKEN_DRIFT:
             return ""
         word = "shorter" if after < before else "longer"
         return (
@@ -153,10 +153,10 @@ def check_items(items: Path, *, margin: float) -> None:
 
 
 def _checked(items: Path, margin: float) -> dict[str, Scorer]:
-    if not _LEAST_MARGIN <= margin < 1:
+    if not _MIN_MARGIN <= margin < 1:
         raise ConfigError(
             f"a margin of {margin:g}",
-            hint=f"use a number from {_LEAST_MARGIN:f} to less than 1: 0.05",
+            hint=f"use a number from {_MIN_MARGIN:f} to less than 1: 0.05",
         )
     return _scorers_in(items)
 

@@ -24,7 +24,7 @@ Scorer: TypeAlias = Callable[[str], float]
 
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _INVALID: Final = (re.error, ValueError, TypeError, OverflowError, RecursionError)
-_LONGEST: Final = 200
+_MAX_MESSAGE_LENGTH: Final = 200
 """Number of characters of another program's message that are shown."""
 
 
@@ -72,7 +72,7 @@ def _not_valid(item: Mapping[str, Any], name: str, error: BaseException) -> Conf
 
 
 def _reason(error: BaseException) -> str:
-    text = foreign(str(error), longest=_LONGEST)
+    text = foreign(str(error), longest=_MAX_MESSAGE_LENGTH)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -179,7 +179,7 @@ def _own(item: Mapping[str, Any], name: str) -> Scorer:
             return float(value)
         raise ConfigError(
             f"{_name_of(item)}: the scorer {shown} returned"
-            f" {foreign(repr(value), longest=_LONGEST)}",
+            f" {foreign(repr(value), longest=_MAX_MESSAGE_LENGTH)}",
             hint="return a number from 0 to 1",
         )
 

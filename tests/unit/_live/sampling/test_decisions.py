@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from latspan._live.sampling import Decisions, Ended
-from latspan._live.sampling._decisions import MOST_WINDOWS
+from latspan._live.sampling._decisions import MAX_WINDOWS
 
 CALLS = ("call", "chat")
 
@@ -69,7 +69,7 @@ def test_too_many_inference_paths_share_a_window() -> None:
     for number in range(1_000):
         verdicts.keeps(Ended(("call", str(number)), number))
 
-    assert len(verdicts._windows) == MOST_WINDOWS + 1  # pyright: ignore[reportPrivateUsage]
+    assert len(verdicts._windows) == MAX_WINDOWS + 1  # pyright: ignore[reportPrivateUsage]
 
 
 def test_random_selection_depends_only_on_the_trace_id() -> None:

@@ -259,11 +259,11 @@ def test_spans_over_the_limit_per_trace_are_counted_as_lost(traces: Traces) -> N
     """Spans of a trace that is left out do not count as lost."""
     for remote, took_ns in ((9_998, USUAL_NS), (9_999, SLOW_NS)):
         root = traces.begin("root", remote=remote)
-        for _ in range(limits.MOST_OF_ONE + 10):
+        for _ in range(limits.MAX_SPANS_PER_TRACE + 10):
             traces.end(traces.begin("child", beneath=root), children=1)
         traces.end(root, took_ns=took_ns)
 
-    assert len(traces.names) == 2 * limits.MOST_OF_ONE + 1
+    assert len(traces.names) == 2 * limits.MAX_SPANS_PER_TRACE + 1
     assert traces.sink.traces.lost == 20
 
 
@@ -275,14 +275,14 @@ def test_the_limit_on_all_held_spans_is_enforced(traces: Traces) -> None:
             traces.end(traces.begin("child", beneath=root))
     for root in roots:
         traces.end(root, took_ns=SLOW_NS)
-    assert traces.names.count("child") == limits.MOST_OF_ALL
-    assert traces.sink.traces.lost == 20 * 300 - limits.MOST_OF_ALL
+    assert traces.names.count("child") == limits.MAX_SPANS
+    assert traces.sink.traces.lost == 20 * 300 - limits.MAX_SPANS
 
     after = traces.begin("root", remote=9_999)
     traces.end(traces.begin("child", beneath=after))
     traces.end(after, took_ns=SLOW_NS)
 
-    assert traces.names.count("child") == limits.MOST_OF_ALL + 1
+    assert traces.names.count("child") == limits.MAX_SPANS + 1
 
 
 def test_a_root_that_never_ends_is_kept_after_ten_minutes(traces: Traces) -> None:

@@ -18,11 +18,13 @@ from support.otlp import free_port
 S = 1_000_000_000
 RUNNING, WAITING = semconv.LATSPAN_REQUESTS_RUNNING, semconv.LATSPAN_REQUESTS_WAITING
 METRICS = b"llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n"
-LONGEST_S = 20.0
+LONG_INTERVAL_S = 20.0
 """Timeout that is long enough for any response, even on a busy machine, in seconds."""
 
 
-def page_of(server: Loopback, clock: ManualClock, interval_s: float = LONGEST_S) -> ScrapeTarget:
+def page_of(
+    server: Loopback, clock: ManualClock, interval_s: float = LONG_INTERVAL_S
+) -> ScrapeTarget:
     return ScrapeTarget(
         f"{server.url}/metrics?key=secret", interval_s=interval_s, now=clock.monotonic_ns
     )
@@ -163,7 +165,7 @@ def test_a_warning_is_logged_only_if_all_pages_fail(
     """Not every server has both pages; the warning is logged once."""
     clock = ManualClock()
     with Loopback(replies) as loopback:
-        server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
+        server = Server(interval_s=LONG_INTERVAL_S, now=clock.monotonic_ns)
         server.add([f"{loopback.url}/metrics", f"{loopback.url}/slots"])
         for _ in range(3):
             server.poll()
@@ -181,7 +183,7 @@ def test_a_malformed_page_does_not_affect_the_others(
     """It is not logged, because it is not a bug in latspan."""
     clock = ManualClock()
     with Loopback([whole(line.encode()), whole(b'[{"is_processing": true}]')]) as loopback:
-        server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
+        server = Server(interval_s=LONG_INTERVAL_S, now=clock.monotonic_ns)
         server.add([f"{loopback.url}/metrics", f"{loopback.url}/slots"])
         server.poll()
 
@@ -199,7 +201,7 @@ def test_an_internal_error_on_one_page_does_not_affect_the_others(
     monkeypatch.setattr("latspan._base.internal_errors._reported", set[object]())
     clock = ManualClock()
     with Loopback([whole(METRICS)]) as loopback:
-        server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
+        server = Server(interval_s=LONG_INTERVAL_S, now=clock.monotonic_ns)
         server.add(["http://127.0.0.1:1/", f"{loopback.url}/metrics"])
         monkeypatch.setattr(server.pages[0], "_fetch", lambda: 1)
         server.poll()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._model.wire import ApiFormat, Framing, StreamReader, framing_of, open_reader
-from latspan._model.wire._stream_reader import LONGEST_FIRST
+from latspan._model.wire._stream_reader import MAX_FIRST_BYTES
 from latspan._model.wire.bedrock_converse import BEDROCK_CONVERSE
 from latspan._model.wire.bedrock_invoke import BEDROCK_INVOKE
 from latspan._model.wire.ollama_chat import OLLAMA_CHAT, OLLAMA_GENERATE
@@ -139,13 +139,13 @@ def test_blank_lines_and_crlf_are_skipped() -> None:
     [
         (Framing.LINES, b'{"status":"pulling manifest"}\n' + LINES[0]),
         (Framing.LINES, b"hello\n"),
-        (Framing.LINES, b"x" * (LONGEST_FIRST + 1)),
+        (Framing.LINES, b"x" * (MAX_FIRST_BYTES + 1)),
         (Framing.MESSAGES, encode_message("Records", {"a": 1}) + CONVERSE[0]),
         (Framing.MESSAGES, encode_message("chunk", {"bytes": base64.b64encode(b"hi").decode()})),
         (Framing.MESSAGES, encode_message("chunk", {"bytes": "not base64!"})),
         (Framing.MESSAGES, encode_exception("throttlingException", {"message": "no"})),
         (Framing.MESSAGES, b"data: {}\n\ndata: {}\n\n"),
-        (Framing.MESSAGES, struct.pack(">II", LONGEST_FIRST + 1, 0) + bytes(16)),
+        (Framing.MESSAGES, struct.pack(">II", MAX_FIRST_BYTES + 1, 0) + bytes(16)),
     ],
 )
 def test_another_stream_is_foreign(framing: Framing, data: bytes) -> None:

@@ -13,7 +13,7 @@ __all__ = ["BackOff"]
 
 _FIRST_S: Final = 1.0
 _MAX_S: Final = 60.0
-_LONGEST_RETRY_AFTER_S: Final = 600.0
+_MAX_RETRY_AFTER_S: Final = 600.0
 """Longest pause that a receiver can request, in seconds; a longer request is shortened to it."""
 
 _JITTER: Final = 0.2
@@ -55,9 +55,7 @@ class BackOff:
         # Pauses double up to 60 s, so powers above 2**6 are not needed.
         self._failures = min(self._failures + 1, 6)
         now_ns = self._clock.monotonic_ns()
-        self._requested_until_ns = now_ns + round(
-            min(retry_after_s, _LONGEST_RETRY_AFTER_S) * NS_PER_S
-        )
+        self._requested_until_ns = now_ns + round(min(retry_after_s, _MAX_RETRY_AFTER_S) * NS_PER_S)
         self._until_ns = max(
             self._requested_until_ns,
             now_ns + round(own_s * self._spread(1 - _JITTER, 1 + _JITTER) * NS_PER_S),

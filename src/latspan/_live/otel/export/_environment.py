@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-_MOST: Final = 1e12
+_MAX_VALUE: Final = 1e12
 """
 Upper limit of a value: as milliseconds it is thirty years, as spans more than fit into memory.
 """
@@ -168,14 +168,14 @@ def _positive(variable: str, *, default: float, least: float = 0) -> float:
     """
     Return the number in ``variable``, or the default if it is unset or, with a warning, invalid.
 
-    A valid number is above 0, not below ``least`` and not above ``_MOST``.
+    A valid number is above 0, not below ``least`` and not above ``_MAX_VALUE``.
     """
     text = os.environ.get(variable, "").strip()
     try:
         value = float(text) if text else default
     except ValueError:
         value = 0
-    if 0 < value <= _MOST and value >= least:
+    if 0 < value <= _MAX_VALUE and value >= least:
         return value
     logger.warning("%s is '%s', not a positive number; using %g", variable, text, default)
     return default

@@ -36,7 +36,7 @@ class _ExponentialPoint(ExponentialHistogramDataPoint):
         return ExponentialHistogramDataPoint(**values).to_json(indent)
 
 
-_MOST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 
 _OVERFLOW: Final = {"otel.metric.overflow": True}
 """Source: OpenTelemetry metrics SDK specification, "Overflow attribute"."""
@@ -92,7 +92,7 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
     }
     port = key.subject.server_port
     # A client may hand over any number as a port; one that OTLP cannot represent costs a message.
-    if port is not None and port.isdecimal() and int(port) <= _MOST_PORT:
+    if port is not None and port.isdecimal() and int(port) <= _MAX_PORT:
         labels[semconv.SERVER_PORT] = int(port)
     return labels
 

@@ -32,7 +32,7 @@ from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.log import warn_once
 from latspan._base.text import text_of
 from latspan._live.otel.limits import limited_to
-from latspan._live.otel.spans import LONGEST_TEXT, given_attributes
+from latspan._live.otel.spans import MAX_TEXT_LENGTH, given_attributes
 
 __all__ = ["RecordingSpan", "Written"]
 
@@ -174,7 +174,7 @@ class RecordingSpan(trace.Span):
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             described = {
                 "exception.type": f"{module}{kind.__qualname__}",
-                "exception.message": text_of(exception, LONGEST_TEXT),
+                "exception.message": text_of(exception, MAX_TEXT_LENGTH),
                 "exception.stacktrace": "".join(traceback.format_exception(exception)),
                 "exception.escaped": str(escaped),
             }
@@ -202,7 +202,7 @@ class RecordingSpan(trace.Span):
             if written.status is None or written.status.status_code is not StatusCode.OK:
                 failed = status is StatusCode.ERROR and description is not None
                 written.status = Status(
-                    status, text_of(description, LONGEST_TEXT) if failed else None
+                    status, text_of(description, MAX_TEXT_LENGTH) if failed else None
                 )
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from latspan._base.lazy import lazy_getattr
 from latspan._live.otel.spans._api import ApiSink, start_and_end
 from latspan._live.otel.spans._encodable import (
-    LONGEST_TEXT,
+    MAX_TEXT_LENGTH,
     SPAN_BYTES,
     encodable,
     encodable_data,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from latspan._live.otel.spans._response_headers import header_attributes, is_recordable
 
 __all__ = [
-    "LONGEST_TEXT",
+    "MAX_TEXT_LENGTH",
     "SPAN_BYTES",
     "ApiSink",
     "AttributeValue",

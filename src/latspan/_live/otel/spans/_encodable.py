@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from latspan import semconv
-from latspan._base.text import LONGEST_NAME, text_of
+from latspan._base.text import MAX_NAME_LENGTH, text_of
 from latspan._live.otel.spans._span import AttributeValue
-from latspan._model.wire import LONGEST_CONTENT, written
+from latspan._model.wire import MAX_CONTENT_LENGTH, written
 
 __all__ = [
-    "LONGEST_TEXT",
-    "MOST_ITEMS",
+    "MAX_ITEMS",
+    "MAX_TEXT_LENGTH",
     "SPAN_BYTES",
     "encodable",
     "encodable_data",
@@ -26,10 +26,10 @@ __all__ = [
     "size_of_text",
 ]
 
-LONGEST_TEXT: Final = 16_384
+MAX_TEXT_LENGTH: Final = 16_384
 """Maximum number of characters kept of an attribute's text, or of all texts in its list."""
 
-MOST_ITEMS: Final = 128
+MAX_ITEMS: Final = 128
 """Maximum number of items kept of a list."""
 
 _ATTRIBUTE_BYTES: Final = 16
@@ -50,7 +50,7 @@ _CONTENT: Final = frozenset(
     }
 )
 _ALWAYS_FINE: Final = frozenset({bool, float})
-_LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 _Attributes = TypeVar("_Attributes", bound=Mapping[str, Any])
 
@@ -70,10 +70,10 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
         if not (
             type(name) is str
             and name.isascii()
-            and len(name) <= LONGEST_NAME
+            and len(name) <= MAX_NAME_LENGTH
             and (
-                (type(value) is str and value.isascii() and len(value) <= LONGEST_TEXT)
-                or (type(value) is int and _LEAST_INT <= value <= _MOST_INT)
+                (type(value) is str and value.isascii() and len(value) <= MAX_TEXT_LENGTH)
+                or (type(value) is int and _MIN_INT <= value <= _MAX_INT)
                 or type(value) in _ALWAYS_FINE
             )
         )
@@ -83,7 +83,7 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
     mended: dict[Any, Any] = dict(attributes)
     for name in odd:
         value = mended.pop(name)
-        longest = LONGEST_CONTENT if name in _CONTENT else LONGEST_TEXT
+        longest = MAX_CONTENT_LENGTH if name in _CONTENT else MAX_TEXT_LENGTH
         if value is not None:
             mended[text_of(name)] = _encodable_value(value, longest)
     return mended
@@ -95,23 +95,23 @@ def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     # without a call of a Python function.
     try:
         names = "".join(attributes)
-        is_fine = names.isascii() and max(map(len, attributes), default=0) <= LONGEST_NAME
+        is_fine = names.isascii() and max(map(len, attributes), default=0) <= MAX_NAME_LENGTH
     except TypeError:
         names, is_fine = "", False
     size = _ATTRIBUTE_BYTES * len(attributes) + len(names)
     for value in attributes.values():
         kind = value.__class__
         if kind is str:
-            is_fine = is_fine and value.isascii() and len(value) <= LONGEST_TEXT
+            is_fine = is_fine and value.isascii() and len(value) <= MAX_TEXT_LENGTH
             size += len(value)
         elif kind is float or kind is bool:
             size += _NUMBER_BYTES
         elif kind is int:
-            is_fine = is_fine and _LEAST_INT <= value <= _MOST_INT
+            is_fine = is_fine and _MIN_INT <= value <= _MAX_INT
             size += _NUMBER_BYTES
         elif kind is tuple and len(value) == 1 and value[0].__class__ is str:
             # This is the case for the finish reasons of nearly every call.
-            is_fine = is_fine and value[0].isascii() and len(value[0]) <= LONGEST_TEXT
+            is_fine = is_fine and value[0].isascii() and len(value[0]) <= MAX_TEXT_LENGTH
             size += _ATTRIBUTE_BYTES + len(value[0])
         else:
             is_fine = False
@@ -130,14 +130,14 @@ def _encodable_value(value: object, longest: int) -> AttributeValue:
 
 def _encodable_item(value: object, longest: int) -> str | int | float:
     # `bool` is a subclass of `int`, so this returns it unchanged.
-    if isinstance(value, float) or (isinstance(value, int) and _LEAST_INT <= value <= _MOST_INT):
+    if isinstance(value, float) or (isinstance(value, int) and _MIN_INT <= value <= _MAX_INT):
         return value
     return text_of(value, longest)
 
 
 def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
     items: list[str | int | float] = []
-    for value in values[:MOST_ITEMS]:
+    for value in values[:MAX_ITEMS]:
         item = _encodable_item(value, longest)
         items.append(item)
         longest -= len(item) if isinstance(item, str) else 0
@@ -168,7 +168,7 @@ def encodable_data(value: object, deepest: int = _DEEPEST_IN_EVENTS) -> Any:
         return None
     if isinstance(value, (Mapping, list, tuple)) and deepest == 0:
         try:
-            return text_of(written(cast("object", value)), LONGEST_CONTENT)
+            return text_of(written(cast("object", value)), MAX_CONTENT_LENGTH)
         except RecursionError:
             return None
     if isinstance(value, Mapping):
@@ -177,7 +177,7 @@ def encodable_data(value: object, deepest: int = _DEEPEST_IN_EVENTS) -> Any:
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[object]", value)
         return [encodable_data(inner, deepest - 1) for inner in items]
-    return _encodable_item(value, LONGEST_CONTENT)
+    return _encodable_item(value, MAX_CONTENT_LENGTH)
 
 
 def size_of_text(value: object) -> int:

@@ -39,7 +39,7 @@ RESPONSE_HEADERS: Final = frozenset(
 )
 """Names of the headers that are always recorded, in lower case."""
 
-_LONGEST: Final = 64
+_MAX_LENGTH: Final = 64
 """Maximum number of characters of a value."""
 
 _MAX_READ: Final = 1_024
@@ -100,4 +100,4 @@ def _recorded(name: str, value: object) -> str | None:
         return None if found is None else found[1]
     if not text or not text.isascii() or _shown.foreign(text) != text or _LIKE_A_KEY.search(text):
         return None
-    return text[:_LONGEST]
+    return text[:_MAX_LENGTH]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from latspan._base.lazy import lazy_getattr
 
 if TYPE_CHECKING:
-    from latspan._model.recording.folder._checks import LARGEST, MIN_RATIO, UNREADABLE
+    from latspan._model.recording.folder._checks import MAX_NUMBER, MIN_RATIO, UNREADABLE
     from latspan._model.recording.folder._conditions import host_conditions
     from latspan._model.recording.folder._line_counter import LineCounter
     from latspan._model.recording.folder._lines import row_of_record
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     )
     from latspan._model.recording.folder._reserve import Reserve
     from latspan._model.recording.folder._watched import Watcher, watched_reading
-    from latspan._model.recording.folder._writer import LARGEST_FILE, RecordFile, prepare
+    from latspan._model.recording.folder._writer import MAX_FILE_BYTES, RecordFile, prepare
 
 __all__ = [
     "CONVERTED",
-    "LARGEST",
-    "LARGEST_FILE",
+    "MAX_FILE_BYTES",
+    "MAX_NUMBER",
     "MIN_RATIO",
     "RECORDS_KEPT",
     "SAMPLE",
@@ -78,8 +78,8 @@ __getattr__ = lazy_getattr(
     __name__,
     {
         "CONVERTED": "_reader",
-        "LARGEST": "_checks",
-        "LARGEST_FILE": "_writer",
+        "MAX_NUMBER": "_checks",
+        "MAX_FILE_BYTES": "_writer",
         "MIN_RATIO": "_checks",
         "RECORDS_KEPT": "_reader",
         "SAMPLE": "_reader",

@@ -17,7 +17,7 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.segments import Kind, Outcome, Side, Source
 from latspan._model.tokens import TokenSource
 
-__all__ = ["LARGEST", "LOOKED_UP", "MIN_RATIO", "UNREADABLE", "check_rows"]
+__all__ = ["LOOKED_UP", "MAX_NUMBER", "MIN_RATIO", "UNREADABLE", "check_rows"]
 
 UNREADABLE: Final = (
     ValueError,
@@ -30,7 +30,7 @@ UNREADABLE: Final = (
 )
 """Exceptions of a line that is cut off, or that another program wrote."""
 
-LARGEST: Final = 2**62
+MAX_NUMBER: Final = 2**62
 """Largest time, count or other number in a line: the sum of any two fits into 64 bits."""
 
 MIN_RATIO: Final = 1e-9
@@ -43,7 +43,7 @@ LOOKED_UP: Final = (
 )
 """Details that readers look up."""
 
-_MAX_LAG_S: Final = LARGEST / NS_PER_S
+_MAX_LAG_S: Final = MAX_NUMBER / NS_PER_S
 _CHECKED_DETAILS: Final = frozenset({semconv.LATSPAN_LOAD_DISPATCH_LAG, *LOOKED_UP})
 _KINDS: Final = frozenset(map(str, Kind))
 _OUTCOMES: Final = frozenset(map(str, Outcome))
@@ -74,7 +74,7 @@ def check_rows(rows: Sequence[_Row]) -> None:
         ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError: A line is
             damaged.
     """
-    _check_numbers([row["start_epoch_ns"] for row in rows], -LARGEST)
+    _check_numbers([row["start_epoch_ns"] for row in rows], -MAX_NUMBER)
     _check_numbers([row["duration_ns"] for row in rows])
     _check_types([row["name"] for row in rows], _TEXT)
     _check_members([row["kind"] for row in rows], _KINDS)
@@ -88,7 +88,7 @@ def check_rows(rows: Sequence[_Row]) -> None:
     _check_metrics([row["metrics"].values() for row in rows if "metrics" in row])
     _check_gaps(rows)
     marks = [row["marks_ns"].values() for row in rows if "marks_ns" in row]
-    _check_numbers(list(chain.from_iterable(marks)), -LARGEST)
+    _check_numbers(list(chain.from_iterable(marks)), -MAX_NUMBER)
     _check_tokens([row["tokens"] for row in rows if row.get("tokens") is not None])
     attributes = [row["attributes"].values() for row in rows if "attributes" in row]
     # Joining raises if one of them is not a text.
@@ -117,7 +117,7 @@ def _check_numbers(values: Sequence[int], least: int = 0) -> None:
     if not values:
         return
     _check_types(values, _WHOLE)
-    if min(values) < least or max(values) > LARGEST:
+    if min(values) < least or max(values) > MAX_NUMBER:
         raise ValueError("a number is out of range")
 
 
@@ -132,7 +132,7 @@ def _check_segments(listed: Sequence[Sequence[Sequence[Any]]]) -> None:
     _check_members(sources, _SOURCES)
     _check_types(starts, _WHOLE)
     _check_types(ends, _WHOLE)
-    if min(starts) < 0 or max(ends) > LARGEST or not all(map(le, starts, ends)):
+    if min(starts) < 0 or max(ends) > MAX_NUMBER or not all(map(le, starts, ends)):
         raise ValueError("a segment has another range")
 
 
@@ -145,7 +145,7 @@ def _check_metrics(listed: Iterable[Iterable[Any]]) -> None:
         of_pairs, sources = zip(*pairs, strict=True)
         _check_members(sources, _SOURCES)
         numbers += of_pairs
-    _check_numbers(numbers, -LARGEST)
+    _check_numbers(numbers, -MAX_NUMBER)
 
 
 def _check_gaps(rows: Sequence[_Row]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from latspan._model.recording.folder._checks import LARGEST
+from latspan._model.recording.folder._checks import MAX_NUMBER
 from latspan._model.recording.folder._conditions import host_conditions
 from latspan._model.recording.folder._regular import open_regular
 from latspan._model.recording.folder._writer import LOST, files_in, prepare
@@ -38,7 +38,7 @@ __all__ = [
 SCHEMA: Final = "latspan.recording/1"
 _READABLE: Final = frozenset({SCHEMA})
 _NAME: Final = "recording.json"
-_LARGEST: Final = 64_000_000
+_MAX_BYTES: Final = 64_000_000
 """Size in bytes above which a manifest is not read."""
 
 Origin: TypeAlias = Literal["measure", "run", "record_dir", "convert"]
@@ -240,9 +240,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / _NAME
     with open_regular(path) as file:
-        text = file.read(_LARGEST + 1)
+        text = file.read(_MAX_BYTES + 1)
     try:
-        if len(text) > _LARGEST:
+        if len(text) > _MAX_BYTES:
             raise ValueError("too large")
         fields: object = json.loads(text)
         if not isinstance(fields, dict):
@@ -320,7 +320,7 @@ def _check_number(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("a number has another type")
     # NaN is in no range.
-    if not -LARGEST <= value <= LARGEST:
+    if not -MAX_NUMBER <= value <= MAX_NUMBER:
         raise ValueError("a number is out of range")
 
 

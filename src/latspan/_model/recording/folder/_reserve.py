@@ -21,7 +21,7 @@ _NAME: Final = ".reserved"
 _SIZE: Final = 64 * 1024
 """Bytes kept: a manifest, twice, because a new one is written before it replaces the other."""
 
-_SMALLEST_RECORD: Final = 800
+_MIN_RECORD_BYTES: Final = 800
 """Bytes: the line of a request without attributes, with an answer of one chunk, has more."""
 
 
@@ -40,7 +40,7 @@ class Reserve:
     def __init__(self, folder: Path, requests: int) -> None:
         self._file = folder / _NAME
         free = shutil.disk_usage(folder).free
-        needed = _SIZE + requests * _SMALLEST_RECORD
+        needed = _SIZE + requests * _MIN_RECORD_BYTES
         if free < needed:
             raise RecordingError(
                 f"{folder} has {free // 1000:,} kB of free space; a recording of {requests:,}"

@@ -25,7 +25,7 @@ Odd multiplier that spreads consecutive numbers evenly: 2**64 divided by the gol
 
 Source: Knuth, The Art of Computer Programming, volume 3, section 6.4, Fibonacci hashing.
 """
-_OPEN_AT_MOST: Final = 10_000
+_MAX_OPEN: Final = 10_000
 """Number of open requests whose choice is remembered; beyond it, the oldest are decided again."""
 
 
@@ -80,7 +80,7 @@ class RecordSampler:
         if ratio is None:
             ratio = self._ratio_if_chosen(root)
             self._chosen[root] = ratio
-            if len(self._chosen) > _OPEN_AT_MOST:
+            if len(self._chosen) > _MAX_OPEN:
                 self._chosen.popitem(last=False)
         if record.scope_id == root:
             # The outermost scope ends last.

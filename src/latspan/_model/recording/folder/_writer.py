@@ -27,8 +27,8 @@ from latspan._model.recording.folder._lines import line_of
 from latspan._model.recording.folder._sampling import RecordSampler
 
 __all__ = [
-    "LARGEST_FILE",
     "LOST",
+    "MAX_FILE_BYTES",
     "ProcessFile",
     "RecordFile",
     "count_of_lost",
@@ -37,7 +37,7 @@ __all__ = [
     "prepare",
 ]
 
-LARGEST_FILE: Final = 1_000_000_000
+MAX_FILE_BYTES: Final = 1_000_000_000
 """Size in bytes above which a process writes no further record, if it is not set."""
 
 _PREFIX: Final = "requests-"
@@ -164,7 +164,7 @@ class RecordFile:
         self,
         folder: str | os.PathLike[str],
         *,
-        largest: float = LARGEST_FILE,
+        largest: float = MAX_FILE_BYTES,
         limit_per_s: float | None = None,
     ) -> None:
         self._folder = Path(folder)

@@ -17,8 +17,8 @@ from opentelemetry.trace import SpanContext, SpanKind
 
 from latspan._live.otel.export import event_record
 from latspan._live.otel.spans import encodable, encodable_data, measured, size_of_attributes
-from latspan._live.otel.spans._encodable import LONGEST_TEXT, MOST_ITEMS
-from latspan._model.wire import DEEPEST, LONGEST_CONTENT
+from latspan._live.otel.spans._encodable import MAX_ITEMS, MAX_TEXT_LENGTH
+from latspan._model.wire import DEEPEST, MAX_CONTENT_LENGTH
 
 
 def test_valid_attributes_are_returned_unchanged() -> None:
@@ -34,8 +34,8 @@ def test_valid_attributes_are_returned_unchanged() -> None:
     ("value", "kept"),
     [
         ("a\ud800", "a?"),
-        ("é" * (LONGEST_TEXT + 1), "é" * LONGEST_TEXT),
-        ("m" * (LONGEST_TEXT + 1), "m" * LONGEST_TEXT),
+        ("é" * (MAX_TEXT_LENGTH + 1), "é" * MAX_TEXT_LENGTH),
+        ("m" * (MAX_TEXT_LENGTH + 1), "m" * MAX_TEXT_LENGTH),
         (2**63, str(2**63)),
         (-(2**63), -(2**63)),
         (["a\ud800", "b"], ["a?", "b"]),
@@ -43,9 +43,9 @@ def test_valid_attributes_are_returned_unchanged() -> None:
         (("stop",), ("stop",)),
         ([1, 2**63, 1.5, True], [1, str(2**63), 1.5, True]),
         ([["a"], None], ["['a']", "None"]),
-        (["m" * LONGEST_TEXT, "b"], ["m" * LONGEST_TEXT]),
-        (["b", "m" * LONGEST_TEXT], ["b", "m" * (LONGEST_TEXT - 1)]),
-        (["m"] * (MOST_ITEMS + 1), ["m"] * MOST_ITEMS),
+        (["m" * MAX_TEXT_LENGTH, "b"], ["m" * MAX_TEXT_LENGTH]),
+        (["b", "m" * MAX_TEXT_LENGTH], ["b", "m" * (MAX_TEXT_LENGTH - 1)]),
+        (["m"] * (MAX_ITEMS + 1), ["m"] * MAX_ITEMS),
         ({"a": 1}, "{'a': 1}"),
         (UserList(["a"]), "['a']"),
     ],
@@ -80,13 +80,13 @@ def test_none_values_are_omitted() -> None:
 
 def test_captured_content_may_be_longer() -> None:
     """A captured prompt should be complete."""
-    content = "m" * (LONGEST_CONTENT + 1)
+    content = "m" * (MAX_CONTENT_LENGTH + 1)
 
     mended = encodable({"gen_ai.input.messages": content, "other": content})
 
     assert mended == {
-        "gen_ai.input.messages": content[:LONGEST_CONTENT],
-        "other": content[:LONGEST_TEXT],
+        "gen_ai.input.messages": content[:MAX_CONTENT_LENGTH],
+        "other": content[:MAX_TEXT_LENGTH],
     }
 
 
