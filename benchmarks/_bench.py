@@ -19,24 +19,6 @@ from operator import sub
 from statistics import median, quantiles
 from typing import Final, Literal
 
-__all__ = [
-    "REFERENCE_YARDSTICK_US",
-    "Figure",
-    "Row",
-    "Scale",
-    "Target",
-    "Unit",
-    "added",
-    "figure",
-    "interleaved",
-    "interleaved_yardstick",
-    "machine",
-    "scattered_heap",
-    "settled_heap",
-    "without_numpy",
-    "yardstick",
-]
-
 REFERENCE_YARDSTICK_US: Final = 0.05
 """Yardstick of the machine for which targets in microseconds are stated."""
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-__all__ = ["COLLECTORS", "hangs", "refuses"]
-
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 

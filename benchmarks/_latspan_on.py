@@ -23,8 +23,6 @@ from latspan._live.sdk._span_export import SpanExport
 from latspan._live.sdk._span_routing import SpanRouter
 from latspan._model.recording import Recorder
 
-__all__ = ["On", "application_provider", "own_provider"]
-
 
 @dataclass(frozen=True, slots=True)
 class On:

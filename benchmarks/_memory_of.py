@@ -25,8 +25,6 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.otel.export import OtlpMetrics
 from latspan._model.recording import Recorder
 
-__all__ = ["main"]
-
 _POOL: Final = 20_000
 _DENSE: Final = {"dense": (1, 24 * 3600 * NS_PER_S), "dense-narrow": (1, 3600 * 1_000_000)}
 """

@@ -17,22 +17,6 @@ import httpcore2
 import httpx2
 from openai import AsyncOpenAI, OpenAI
 
-__all__ = [
-    "HEAD",
-    "LAST",
-    "MESSAGES",
-    "AsyncStream",
-    "Far",
-    "Stream",
-    "async_client",
-    "async_client_over",
-    "client",
-    "client_over",
-    "event",
-    "framed",
-    "stream_of",
-]
-
 MESSAGES: Any = [{"role": "user", "content": "Where did the time go?"}]
 
 HEAD: Final = (

@@ -24,8 +24,6 @@ from latspan._model.recording import Recorder
 from latspan._model.recording import _waiting as waiting_module
 from latspan._model.recording._values import Shape, Values
 
-__all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
-
 METRICS: Final = (
     "segment",
     "time_to_first_token",

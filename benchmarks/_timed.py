@@ -21,8 +21,6 @@ from _openai import HEAD, LAST, AsyncStream, Stream, client_over, event, framed
 if TYPE_CHECKING:
     from openai import OpenAI
 
-__all__ = ["Answer", "AsyncTimed", "Timed", "TimedPart", "paced", "slow_client"]
-
 _DUE: Final = b"@@@@@@@@@@@@@@@@@"
 """
 Placeholder in a part, replaced by the instant at which the part was due, in seconds of

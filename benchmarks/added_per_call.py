@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from openai import OpenAI
     from opentelemetry.context import Context
 
-__all__ = ["measure", "recorded_us"]
-
 _RUN: Final = 10
 """Number of calls in a row, so that each call finds the caches as the previous call left them."""
 _BLOCK: Final = 100

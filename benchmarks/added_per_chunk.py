@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
     from openai.types.chat import ChatCompletionChunk
 
-__all__ = ["measure"]
-
 _BATCH: Final = 100
 """
 Number of chunks per turn: few enough that the machine's speed hardly changes during a round, and

@@ -40,8 +40,6 @@ from _latspan_on import On, application_provider, own_provider
 from latspan._live.process.runtime import install_runtime
 from latspan_instrumentation.asgi import LatspanMiddleware
 
-__all__ = ["measure"]
-
 _RUN: Final = 20
 _CHUNKS: Final = 400
 _PARENT: Final = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -43,8 +43,6 @@ from latspan._study.capacity import Label, Ladder, Projection, Projector, Rung, 
 from support.queues import System, batching, bursts, constant, lognormal
 from support.simulation import Length
 
-__all__ = ["measure"]
-
 _RUNGS: Final = (0.12, 0.25, 0.4, 0.55)
 _LOADS: Final = (0.6, 0.95)
 _NEAR: Final = (0.95, 0.97, 1.0, 1.1)

@@ -38,8 +38,6 @@ from latspan import Kind
 from latspan._study.compare import Change, Form, Judgement, Question, Run, compare
 from latspan._study.stats import Sample, bootstrap_ratio, wilson_interval
 
-__all__ = ["measure"]
-
 Values = NDArray[np.float64]
 
 _RUNS: Final = 5

@@ -38,8 +38,6 @@ from _timed import slow_client
 if TYPE_CHECKING:
     from openai import OpenAI
 
-__all__ = ["measure"]
-
 _CALLS: Final = 40
 _WARM: Final = 3
 _FAREWELL_S: Final = 0.1

@@ -67,8 +67,6 @@ from latspan._live.otel.export import (
 )
 from latspan._live.sdk._span_export import SpanExport
 
-__all__ = ["measure"]
-
 _SETS: Final = 625
 _SPANS: Final = 2_048
 _NEW_VALUES: Final = 128

@@ -28,8 +28,6 @@ from typing import Final
 from _bench import Row, Scale, Target, figure, settled_heap, yardstick
 from latspan._live.process.event_loop import EventLoops
 
-__all__ = ["measure"]
-
 _CHUNK_EVERY_S: Final = 0.05
 _WINDOW_S: Final = 1.0
 _CALLS: Final = 1_000

@@ -40,8 +40,6 @@ from typing import Final
 
 from _bench import Figure, Row, Scale, Target
 
-__all__ = ["measure"]
-
 _SERIES: Final = 16_000
 _MIB: Final = 1 << 20
 _PROGRAM: Final = Path(__file__).with_name("_memory_of.py")

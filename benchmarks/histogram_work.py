@@ -62,8 +62,6 @@ from latspan._model.recording import Recorder, SeriesKey
 from latspan.histogram import Histogram, encode
 from latspan.histogram._buckets import HIGHEST_NS
 
-__all__ = ["measure"]
-
 _SETS: Final = 16
 _EXPONENTIAL: Final = METRICS[:6]
 _EXPLICIT: Final = METRICS[6:]

@@ -22,8 +22,6 @@ from typing import Final
 
 from _bench import Row, Scale, Target, figure, interleaved
 
-__all__ = ["measure"]
-
 _RIVAL: Final = "import opentelemetry.trace"
 _TARGETS: Final = {
     "import latspan": Target(ratio=1),

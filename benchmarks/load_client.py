@@ -30,8 +30,6 @@ from typing import Final
 from _bench import Row, Scale, Target, figure, interleaved
 from latspan.testing import Script, ScriptedServer
 
-__all__ = ["measure"]
-
 _CHUNKS: Final = 64
 _REQUESTS: Final = 200
 _IN_FLIGHT: Final = 50

@@ -47,8 +47,6 @@ from latspan._live.otel.export._exponential import exponential_buckets
 from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._rank import rank_of
 
-__all__ = ["measure"]
-
 _PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 _BOUNDS_S: Final = semconv.EXPLICIT_BOUNDS[semconv.METRIC_OPERATION_DURATION]
 

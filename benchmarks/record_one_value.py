@@ -54,8 +54,6 @@ from added_per_call import recorded_us
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS
 
-__all__ = ["measure"]
-
 # latspan uses numpy only if the application has loaded it; this module does not use it itself.
 importlib.import_module("numpy")
 

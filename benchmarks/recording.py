@@ -52,8 +52,6 @@ from latspan.histogram import HistogramLogWriter
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
 
-__all__ = ["measure"]
-
 _RUN: Final = 10
 _CHUNKS: Final = 20
 _LINES: Final = 1_000_000

@@ -33,8 +33,6 @@ from typing import Final
 
 from _bench import Row, Scale, Target, figure, interleaved
 
-__all__ = ["measure"]
-
 _ENVIRONMENTS: Final = Path(__file__).resolve().parents[1] / "build" / "rivals"
 _OURS: Final = _ENVIRONMENTS / "latspan" / "bin" / "python"
 _THEIRS: Final = _ENVIRONMENTS / "openinference" / "bin" / "python"

@@ -14,8 +14,6 @@ from typing import Final
 
 from support.simulation import FAULTS
 
-__all__ = ["CALIBRATED", "HELD_OUT", "TRAINING", "Cell", "Evidence", "Split", "cells_of"]
-
 
 class Evidence(StrEnum):
     """What latspan sees of the server."""

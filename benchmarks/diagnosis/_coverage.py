@@ -9,8 +9,6 @@ from typing import Final
 from latspan._study.diagnose import attribute, parse_goal, table_of
 from support.simulation import FAULTS, Scenario, records_of, requests_of, scenario_of
 
-__all__ = ["SCENARIOS", "Covered", "covered"]
-
 SCENARIOS: Final = (
     ("", "p95 duration"),
     ("", "p95 ttft"),

@@ -28,8 +28,6 @@ from support.simulation import (
     write_recording,
 )
 
-__all__ = ["Judged", "Result", "judged"]
-
 _CALIBRATION_REQUESTS: Final = 100
 _TRUTH_REQUESTS: Final = 5_000
 """Requests of the simulations that give the truth: a queue near its capacity varies slowly."""

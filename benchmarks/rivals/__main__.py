@@ -24,8 +24,6 @@ from rivals._subjects import BASELINE, CONTROL, SUBJECTS
 from rivals._tables import notes, numbers_table, situations_table
 from rivals._turns import Field, Values
 
-__all__ = ["main"]
-
 _SITUATIONS: Final = "situations"
 _LOAD: Final = "load"
 

@@ -17,24 +17,6 @@ from _timed import Answer, AsyncTimed, Timed
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
-__all__ = [
-    "AROUND",
-    "BETWEEN",
-    "WORK_S",
-    "Scene",
-    "breaks",
-    "closes",
-    "is_cancelled",
-    "leaves_with",
-    "makes_a_span",
-    "parses_a_raw_response",
-    "reads_a_response",
-    "reads_events",
-    "reads_lines",
-    "reads_to_the_end",
-    "takes_its_time",
-]
-
 AROUND: Final = "application, around the call"
 """Name of the span that the application creates around a call."""
 BETWEEN: Final = "application, between chunks"

@@ -15,8 +15,6 @@ from rivals._situations import SITUATIONS, Question, Situation
 from rivals._subjects import BASELINE
 from rivals._turns import Values
 
-__all__ = ["document"]
-
 
 def document(
     run: dict[str, Any],

@@ -17,8 +17,6 @@ from typing import Final
 
 from rivals._libraries import CLIENT, SHARED, Library
 
-__all__ = ["NotInstalledError", "environment_for", "python_of", "version_in", "versions_of"]
-
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _FOLDER: Final = _ROOT / "build" / "rivals"
 _PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")

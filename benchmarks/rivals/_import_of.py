@@ -15,8 +15,6 @@ from importlib import import_module
 
 from rivals._subjects import Mode, subject_named
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Execute the command line, and return the exit status."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["BARE", "CLIENT", "LATSPAN", "LIBRARIES", "RIVALS", "SHARED", "Library"]
-
 CLIENT: Final = (
     "openai>=3.54,<3.55",
     "httpx2>=2.16,<2.17",

@@ -26,8 +26,6 @@ from latspan.testing import Script, ScriptedServer, ServedRequest
 from rivals._environments import NotInstalledError, environment_for, version_in
 from rivals._load_tools import METRICS, PERCENTILES, TOOLS, Load, LoadTool, Order
 
-__all__ = ["CHUNKS", "LoadResults", "Run", "run_loads"]
-
 CHUNKS: Final = 64
 """Chunks of a response, of one token each."""
 

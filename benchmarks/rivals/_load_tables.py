@@ -10,8 +10,6 @@ from _table import markdown
 from rivals._load_runs import LoadResults, Run
 from rivals._load_tools import METRICS, PERCENTILES, TOOLS, Load
 
-__all__ = ["load_document", "load_notes", "load_table"]
-
 _LATSPAN: Final = TOOLS[0]
 _TARGET: Final = 0.5
 """Greatest CPU time of latspan, as a multiple of the best rival's."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["METRICS", "PERCENTILES", "TOOLS", "Load", "LoadTool", "Order", "Report"]
-
 METRICS: Final = ("TTFT", "TPOT", "duration")
 """Metrics that every tool reports, by their titles."""
 

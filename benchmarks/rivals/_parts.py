@@ -15,8 +15,6 @@ from rivals._process import SubjectFailedError, environment
 from rivals._subjects import Mode
 from rivals._turns import Field, Values, take_turns
 
-__all__ = ["PARTS", "Column", "Part"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

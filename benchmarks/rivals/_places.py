@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rivals._switches import Total
 
-__all__ = ["SOURCES", "Place", "Sources"]
-
 _NS_PER_S: Final = 1e9
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final, Self
 
 from rivals._subjects import Mode, Subject
 
-__all__ = ["SubjectFailedError", "SubjectProcess", "environment"]
-
 _BENCHMARKS: Final = Path(__file__).resolve().parents[1]
 _SETTINGS: Final = ("OTEL_", "LATSPAN_", "LANGFUSE_", "LOGFIRE_", "OPENINFERENCE_", "TRACELOOP_")
 """Prefixes of environment variables that would change the libraries' settings."""

@@ -18,8 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["main"]
-
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from rivals._switches import On, Total
 
-__all__ = ["SituationResult", "run_situation"]
-
 
 @dataclass(frozen=True, slots=True)
 class SituationResult:

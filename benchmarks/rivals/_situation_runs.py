@@ -11,8 +11,6 @@ from rivals._situations import SITUATIONS
 from rivals._subjects import BASELINE, Mode, Subject
 from rivals._turns import Field
 
-__all__ = ["run_situations"]
-
 _AT_ONCE = 2
 """Number of processes at the same time; they mostly wait, so they disturb each other little."""
 

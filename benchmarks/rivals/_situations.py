@@ -19,20 +19,6 @@ from _timed import Answer, TimedPart
 from rivals import _callers
 from rivals._callers import Scene
 
-__all__ = [
-    "SITUATIONS",
-    "About",
-    "Between",
-    "Count",
-    "EndRecorded",
-    "Fact",
-    "Outcome",
-    "Parent",
-    "Question",
-    "Situation",
-    "situation_named",
-]
-
 
 class Fact(StrEnum):
     """Fact about a call that a library can report."""

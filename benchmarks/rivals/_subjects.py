@@ -8,8 +8,6 @@ from typing import Final
 
 from rivals._libraries import BARE, LATSPAN, RIVALS, Library
 
-__all__ = ["BASELINE", "CONTROL", "SUBJECTS", "Mode", "Subject", "subject_named"]
-
 
 class Mode(StrEnum):
     """Destination of a process's telemetry."""

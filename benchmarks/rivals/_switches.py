@@ -19,8 +19,6 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from rivals._subjects import Mode, Subject
 from rivals._telemetry import METRICS_INTERVAL_S, Telemetry
 
-__all__ = ["On", "Total", "switch_on"]
-
 _for_the_rest_of_the_process: Final = ExitStack()
 
 

@@ -15,8 +15,6 @@ from rivals._situations import SITUATIONS, Question
 from rivals._subjects import BASELINE, CONTROL, SUBJECTS
 from rivals._turns import Values
 
-__all__ = ["notes", "numbers_table", "situations_table"]
-
 _RIGHT = {True: "right", False: "wrong", None: "not reported"}
 
 

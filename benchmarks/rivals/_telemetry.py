@@ -25,8 +25,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rivals._subjects import Mode
 
-__all__ = ["METRICS_INTERVAL_S", "Telemetry"]
-
 METRICS_INTERVAL_S = 1.0
 """Interval in seconds; short, so that a short run tries a dead collector often."""
 

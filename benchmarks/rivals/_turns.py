@@ -12,8 +12,6 @@ from typing import Any
 from rivals._process import SubjectFailedError, SubjectProcess
 from rivals._subjects import BASELINE, Mode, Subject
 
-__all__ = ["Field", "Values", "take_turns"]
-
 Values = dict[str, list[float]]
 """Results of one subject by figure, one per round."""
 

@@ -21,8 +21,6 @@ from rivals._switches import On, switch_on
 from rivals._telemetry import Telemetry
 from rivals._workloads import WORKLOADS
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Execute the orders, and return the exit status."""

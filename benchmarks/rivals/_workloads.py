@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rivals._switches import On
 
-__all__ = ["WORKLOADS"]
-
 _CHUNKS: Final = 3_000
 _EVENTS_A_READ: Final = 20
 _CALLS: Final = 20

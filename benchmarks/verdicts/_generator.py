@@ -27,27 +27,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "NS_PER_S",
-    "START_NS",
-    "Bursts",
-    "Lengths",
-    "Observed",
-    "Patience",
-    "Requests",
-    "Route",
-    "Runs",
-    "Sampling",
-    "Shape",
-    "System",
-    "draw",
-    "limit_missed_by",
-    "lines_of",
-    "miss_share",
-    "observed_of",
-    "write_recording",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -28,8 +28,6 @@ from verdicts._generator import (
 )
 from verdicts._scenarios import CELLS, PAIRS, POWER, RUNS_PER_SIDE, Cell, Pair, Power, drawn_size
 
-__all__ = ["FILES_EVERY", "Job", "Judged", "judged"]
-
 FILES_EVERY: Final = 20
 """Of this many recordings of a cell, one is judged from files by each command."""
 

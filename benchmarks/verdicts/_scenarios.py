@@ -25,8 +25,6 @@ from verdicts._generator import (
     limit_missed_by,
 )
 
-__all__ = ["CELLS", "PAIRS", "POWER", "Cell", "Order", "Pair", "Power"]
-
 Order: TypeAlias = Literal["in_turn", "one_side_first"]
 
 _CLAIMS: Final = frozenset({"improved", "worse"})

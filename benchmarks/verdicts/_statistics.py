@@ -6,8 +6,6 @@ from collections.abc import Callable
 from math import exp, fsum, lgamma, log
 from typing import Final
 
-__all__ = ["lower_limit", "upper_limit"]
-
 _ALPHA: Final = 0.05
 _STEPS: Final = 60
 

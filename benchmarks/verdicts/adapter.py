@@ -24,8 +24,6 @@ from latspan.errors import LatspanError
 from latspan.testing._assertions import check_target
 from verdicts._generator import START_NS, Observed
 
-__all__ = ["ERROR", "JUDGEMENTS", "VERDICTS", "compare_sides", "scorecard_target", "target"]
-
 JUDGEMENTS: Final = ("improved", "worse", "no_worse", "inconclusive", "not_interpretable")
 """Answers of a comparison."""
 

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Final
 
-__all__ = ["STABLE_TOKENS", "write_prompts"]
-
 STABLE_TOKENS: Final = 90
 """Tokens of the rules, rounded."""
 

@@ -22,8 +22,6 @@ from typing import Final
 from latspan.testing._llama import packaged_model
 from latspan.testing._llama_process import serve
 
-__all__ = ["restart"]
-
 _CONTEXT: Final = 4096
 _START_S: Final = 120.0
 _END_S: Final = 10.0

@@ -19,19 +19,6 @@ from tests.support.tls import server_context, trusting_context
 aiohttp: Any = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 web: Any = pytest.importorskip("aiohttp.web")
 
-__all__ = [
-    "MS",
-    "World",
-    "aiohttp",
-    "chat_events",
-    "instrumented",
-    "only",
-    "taken_off",
-    "totals",
-    "web",
-    "world",
-]
-
 MS: Final = 1_000_000
 
 Handler = Callable[[Any], Awaitable[Any]]

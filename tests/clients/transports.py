@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.clients.conftest import Driver
 
-__all__ = ["built_on", "settled", "step"]
-
 Send = Callable[[Any], Awaitable[Any]]
 Handle = Callable[[Any, Send], Coroutine[Any, Any, Any]]
 

@@ -12,8 +12,6 @@ from latspan.testing._payloads import read_request
 from latspan.testing._scripted_response import ScriptedResponse
 from latspan.testing._served import Ledger, WriteRecord
 
-__all__ = ["Played", "as_request", "play"]
-
 
 def as_request(
     body: dict[str, Any] | bytes, *, path: str = "/v1/chat/completions", method: str = "POST"

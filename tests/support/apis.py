@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-__all__ = ["APIS", "Api", "api_named", "with_every_api"]
-
 _QUESTION: Final = "Where is it?"
 
 

@@ -22,17 +22,6 @@ from support.otlp import free_ports
 from support.readback import from_otlp_json, get_json
 from support.tempo import Tempo
 
-__all__ = [
-    "CONFIGS",
-    "Backends",
-    "answers",
-    "backends_up",
-    "built",
-    "eventually",
-    "free_addresses",
-    "run_backends",
-]
-
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _RUN: Final = _ROOT / "scripts" / "run_backends.py"
 

@@ -15,30 +15,6 @@ from latspan.testing._loopback import Loopback, whole
 from latspan.testing._payloads.bedrock import encode_exception, encode_message
 from latspan.testing.contract import Reply, json_reply, stream_reply
 
-__all__ = [
-    "COMPLETE",
-    "CONVERSE",
-    "INVOKED",
-    "INVOKED_STREAM",
-    "MESSAGES",
-    "MODEL",
-    "STREAMED",
-    "ask",
-    "attributes_in",
-    "body_of",
-    "call_in",
-    "chunk",
-    "event_stream",
-    "exception",
-    "invoke",
-    "knows",
-    "make_client",
-    "message",
-    "read",
-    "response_of_model",
-    "run",
-]
-
 MODEL: Final = "eu.anthropic.claude-x-v1:0"
 MESSAGES: Final = [{"role": "user", "content": [{"text": "Where is it?"}]}]
 CONVERSE: Final[dict[str, Any]] = {"modelId": MODEL, "messages": MESSAGES}

@@ -10,8 +10,6 @@ from typing import Final
 from support.daemons import listens, running
 from support.otlp import free_port
 
-__all__ = ["caddy_before"]
-
 _CONFIG: Final = """
 {{
 	admin off

@@ -13,16 +13,6 @@ import openai
 from latspan._base.clock import SystemClock
 from latspan.testing import RequestRecord
 
-__all__ = [
-    "SLACK_MS",
-    "Chat",
-    "MonotonicClock",
-    "ask",
-    "duration_ms",
-    "most_cut_ms",
-    "source_of",
-]
-
 MS: Final = 1_000_000
 SLACK_MS: Final = 5.0
 """Maximum time by which latspan shortens a report that is slightly too long: this, or 1 %."""

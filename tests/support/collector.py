@@ -18,8 +18,6 @@ from support.daemons import running
 from support.otlp import attributes_of, free_ports
 from support.readback import from_otlp_json, spans_in
 
-__all__ = ["FILES", "CollectorAddresses", "Written", "calls_counted", "collector", "dropped_spans"]
-
 FILES: Final = Path(__file__).parents[1] / "faults" / "files.yaml"
 """Configuration of a Collector that writes what it receives into files."""
 

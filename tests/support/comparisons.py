@@ -17,8 +17,6 @@ from latspan._study.compare import Run, run_of_records
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
 
-__all__ = ["ENDPOINT", "recording", "records", "run", "runs"]
-
 ENDPOINT: Final = "http://localhost:8000/v1"
 """What the runs measured."""
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["listens", "program", "running"]
-
 _POLL_S: Final = 0.02
 _START_S: Final = 30.0
 _STOP_S: Final = 30.0

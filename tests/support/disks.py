@@ -11,8 +11,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["Disk", "almost_full_disk"]
-
 _SIZE: Final = 8 << 20
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["write_distribution"]
-
 
 def write_distribution(folder: Path, name: str, version: str, instrumentor: str = "") -> None:
     """

@@ -11,8 +11,6 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 import latspan
 
-__all__ = ["set_up"]
-
 _settings: Any = conf.settings
 _urls: Any = urls
 """Django has no types."""

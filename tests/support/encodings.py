@@ -6,8 +6,6 @@ from typing import Final
 
 import tiktoken
 
-__all__ = ["BYTES"]
-
 BYTES: Final = tiktoken.Encoding(
     "bytes",
     pat_str=r"(?s:.)",

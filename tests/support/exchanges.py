@@ -5,8 +5,6 @@ from __future__ import annotations
 from latspan._live.operations import HttpExchange, ModelCall
 from latspan._model.wire.openai_chat import OPENAI_CHAT
 
-__all__ = ["promoted_to_chat"]
-
 
 def promoted_to_chat(exchange: HttpExchange) -> ModelCall | None:
     """Return the chat that continues an exchange; ``None`` if the exchange has ended."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from support.otlp import attributes_of
 from support.receivers import Receiver
 
-__all__ = ["Instance", "counts_of", "instances_of"]
-
 
 @dataclass(slots=True)
 class Instance:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from latspan.integrations import Instrumentor
 
-__all__ = ["instrumented"]
-
 
 @contextmanager
 def instrumented(*instrumentors: type[Instrumentor]) -> Generator[None]:

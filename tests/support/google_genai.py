@@ -10,17 +10,6 @@ import pytest
 
 from latspan.testing.contract import json_reply, stream_reply
 
-__all__ = [
-    "COMPLETE",
-    "HTTPX",
-    "MODEL",
-    "STREAMED",
-    "event",
-    "http_library",
-    "make_client",
-    "response",
-]
-
 pytest.importorskip("google.genai", reason="google-genai is not installed")
 
 MODEL: Final = "gemini-2.5-flash"

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["DASHBOARDS", "GRAFANA", "Query", "dashboards", "datasources", "queries", "said"]
-
 GRAFANA: Final = Path(__file__).resolve().parents[2] / "collector-config" / "grafana"
 """Folder of Grafana's files."""
 

@@ -13,8 +13,6 @@ from typing import Final
 from support.daemons import listens, running
 from support.otlp import free_port
 
-__all__ = ["REPORTS_WAIT", "HAProxy", "haproxy_before"]
-
 REPORTS_WAIT: Final = 'http-response add-header Server-Timing "gateway;dur=%Tw"'
 """The configuration line that the documentation recommends; the tests run exactly this line."""
 

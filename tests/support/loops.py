@@ -18,8 +18,6 @@ from latspan._model.goals import (
 )
 from latspan._study.loop import Loop, Result, Task, assess, fingerprints_of
 
-__all__ = ["Story", "chat"]
-
 _NOON: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)
 _TTFT: Final = "time_to_first_token"
 

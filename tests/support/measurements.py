@@ -12,8 +12,6 @@ from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, TokenCounts
 
-__all__ = ["call", "load_test", "step"]
-
 _T0_NS = 1_700_000_000_000_000_000
 
 

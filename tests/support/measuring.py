@@ -16,8 +16,6 @@ import pytest
 from latspan import Recording, open_recording
 from latspan.testing import ScriptedServer, ServedRequest
 
-__all__ = ["Measured", "chats_of", "measure", "starting", "when_valid"]
-
 _DEADLINE_S: Final = 120
 _ATTEMPTS: Final = 4
 _DISTURBED: Final = {"dispatch_lag", "loop_lag", "rate_not_reached", "generator_busy"}

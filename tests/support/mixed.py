@@ -12,8 +12,6 @@ from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, Side
 
-__all__ = ["mixed_recording", "mixed_records"]
-
 _T0_NS: Final = 1_700_000_000_000_000_000
 _SERVER_WAIT: Final = "server_wait"
 

@@ -15,8 +15,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["NO_PROXY", "Namespace", "namespaces"]
-
 NO_PROXY: Final = {"NO_PROXY": "*", "no_proxy": "*"}
 """Environment for programs in a namespace, which cannot reach a proxy."""
 

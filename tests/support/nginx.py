@@ -10,8 +10,6 @@ from typing import Final
 from support.daemons import listens, running
 from support.otlp import free_port
 
-__all__ = ["nginx_before"]
-
 _CONFIG: Final = """
 daemon off;
 master_process off;

@@ -9,8 +9,6 @@ from latspan._model.segments import Outcome, ReportedTimings, SegmentName
 from latspan._model.timeline import Attempt, CallObservation, Reads
 from latspan._model.wire import ChunkKind
 
-__all__ = ["any_observation", "attempt_in_ms", "reads_in_ms"]
-
 MS = NS_PER_MS
 
 

@@ -30,19 +30,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 from oteltap import OtelTapHttpProtobufReceiver, OtelTapHttpProtobufReceiverSettings
 
-__all__ = [
-    "Attributes",
-    "Tap",
-    "attributes_of",
-    "await_listener",
-    "free_port",
-    "free_ports",
-    "percentile_of",
-    "rotel_agent",
-    "rotel_before",
-    "tapping",
-]
-
 _LAST: Final = "the last one"
 _DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.005

@@ -6,8 +6,6 @@ import pytest
 
 from latspan._live.otel.export._export_errors import ExportErrors
 
-__all__ = ["forget_outages"]
-
 
 def forget_outages(patch: pytest.MonkeyPatch) -> None:
     """Begin without an outage of an earlier test, which would hide the log line of the next."""

@@ -8,8 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BROWSER", "names_shown", "trace_page"]
-
 BROWSER: Final = "chromium"
 """Name of the program; playwright's own download is not needed."""
 

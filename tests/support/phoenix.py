@@ -17,8 +17,6 @@ from support.daemons import listens, running
 from support.otlp import free_port, free_ports
 from support.programs import run_program
 
-__all__ = ["Phoenix", "Told", "phoenix_serving", "told"]
-
 _HERE: Final = Path(__file__).resolve().parents[1]
 _SERVES: Final = _HERE / "pages" / "serves_phoenix.py"
 _REFERENCE: Final = _HERE.parent / "docs" / "guides" / "reference_server.py"

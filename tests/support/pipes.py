@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["all_at_once", "pipes_in"]
-
 _DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.005
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from latspan.testing import Script
 
-__all__ = ["PROGRAMS", "Driven", "driving", "run_program", "serving", "traffic_plan"]
-
 PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
 """Folder of the programs."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["System", "batching", "bursts", "constant", "exponential", "lognormal", "write_ladder"]
-
 _WARMUP: Final = 20
 _OVERLOADS: Final = 3
 

@@ -18,8 +18,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from support.otlp import Attributes, attributes_of
 
-__all__ = ["Seen", "by_trace", "from_otlp_json", "get_json", "spans_in", "spans_of"]
-
 Data = TypeVar("Data", bound=Message)
 
 _IDS: Final = frozenset({"traceId", "spanId", "parentSpanId"})

@@ -24,8 +24,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 from support.tls import CERTIFICATE, server_context
 
-__all__ = ["Protocol", "Receiver", "Refusal", "Refusing", "receiving", "refusing"]
-
 Protocol = Literal["http/protobuf", "grpc"]
 Export = ExportTraceServiceRequest | ExportMetricsServiceRequest | ExportLogsServiceRequest
 

@@ -8,8 +8,6 @@ from latspan import Kind
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, Segment
 
-__all__ = ["RECORD"]
-
 RECORD: Final = RequestRecord(
     name="x",
     kind=Kind.CALL,

@@ -22,8 +22,6 @@ from urllib.parse import urlsplit
 
 from tests.support.tls import server_context
 
-__all__ = ["Conditions", "Road", "road_to"]
-
 # With a linger time of 0, closing sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 

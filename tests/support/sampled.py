@@ -13,8 +13,6 @@ from support.backends import CONFIGS
 from support.collector import collector
 from support.otlp import attributes_of, free_ports
 
-__all__ = ["SLOW_MS", "gateways", "reasons"]
-
 SLOW_MS: Final = 2_500
 """Replaces the configuration's 20 s, so that a test does not take that long."""
 

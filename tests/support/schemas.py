@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 
 import jsonschema
 
-__all__ = ["REFERENCE", "published", "validated"]
-
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 _SCHEMA: Final = "schema"
 

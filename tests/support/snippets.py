@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["run_text"]
-
 _TESTS = Path(__file__).parents[1]
 
 

@@ -17,8 +17,6 @@ from typing import Final, NoReturn, TypeVar
 
 import pytest
 
-__all__ = ["when_still"]
-
 Taken = TypeVar("Taken")
 
 _LOOK_NS: Final = 200_000_000

@@ -10,8 +10,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from support.otlp import attributes_of
 
-__all__ = ["faults", "story"]
-
 
 def story(spans: Iterable[Span], *, times: bool = False) -> str:
     """

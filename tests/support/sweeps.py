@@ -11,8 +11,6 @@ from latspan._study.compare import Run, run_of
 from latspan._study.sweep import PathSweep, judge
 from support.measurements import call, load_test, step
 
-__all__ = ["folders", "judged", "runs"]
-
 _TARGET: Final = {"metric": "time_to_first_token", "percentile": 95, "limit_ns": 500_000_000}
 _REQUESTS: Final = 120
 

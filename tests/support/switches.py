@@ -11,8 +11,6 @@ from typing import Final
 
 from latspan.testing import Script, ScriptedServer
 
-__all__ = ["switch", "write_switch"]
-
 _PROGRAM: Final = """
 import sys
 from urllib.request import urlopen

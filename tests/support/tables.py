@@ -17,8 +17,6 @@ from latspan._study.diagnose import (
     parse_goal,
 )
 
-__all__ = ["SIZE", "cause_of", "facts_of", "in_tail", "poisson", "table_in_ms"]
-
 SIZE: Final = 400
 """Number of requests of the columns."""
 

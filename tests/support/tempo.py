@@ -11,8 +11,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from support.readback import get_json
 
-__all__ = ["Labels", "Tempo"]
-
 Labels = dict[str, str | float]
 
 _ID_DIGITS: Final = 32

@@ -6,8 +6,6 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CERTIFICATE", "server_context", "trusting_context"]
-
 CERTIFICATE: Final = Path(__file__).parents[1] / "data" / "loopback.pem"
 """Key and self-signed certificate for ``localhost``, ``model.test`` and ``127.0.0.1``."""
 

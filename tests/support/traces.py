@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["OUTCOME", "call", "segment", "span"]
-
 OUTCOME = ("error.type", "latspan.outcome")
 """The attributes that describe how a span ended."""
 

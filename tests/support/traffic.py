@@ -24,22 +24,6 @@ from urllib.parse import parse_qs, quote
 
 from hdrh.histogram import HdrHistogram
 
-__all__ = [
-    "CUT",
-    "FAILED",
-    "START_NS",
-    "Request",
-    "bounds_of",
-    "count_of",
-    "known",
-    "prometheus_histograms",
-    "prometheus_server",
-    "share_above",
-    "write_log",
-    "write_recording",
-    "write_traces",
-]
-
 START_NS: Final = 1_763_942_400 * 10**9
 """Monday 2025-11-24, 0:00 UTC."""
 

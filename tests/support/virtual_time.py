@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from latspan.testing import ManualClock
 
-__all__ = ["run_virtually"]
-
 _T = TypeVar("_T")
 
 

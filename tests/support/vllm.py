@@ -14,8 +14,6 @@ from typing import Final
 from support.daemons import running
 from support.otlp import free_port
 
-__all__ = ["MODEL", "Vllm", "made_model", "vllm_serving"]
-
 MODEL: Final = "noise"
 """Name of the model."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from support.otlp import await_listener
 from support.pipes import all_at_once, pipes_in
 
-__all__ = ["TWO_OF_UVICORN", "ask_every_worker"]
-
 _AT_ONCE: Final = "/dev/null"
 _DEADLINE_S: Final = 30.0
 

@@ -15,8 +15,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-__all__ = ["delayed"]
-
 
 @contextmanager
 def delayed(url: str, seconds: float, *, address: str = "127.0.0.1") -> Generator[str]:

@@ -28,8 +28,6 @@ from diagnosis.real._parts import (
 )
 from support.tls import CERTIFICATE
 
-__all__ = ["FAULTS", "Fault"]
-
 _SHORT: Final = ("--prompt-words", "6", "--warmup", "4")
 _ONE: Final = ("--concurrency", "1")
 _EVEN: Final = ("--body", '{"ignore_eos": true}')

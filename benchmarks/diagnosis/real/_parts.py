@@ -24,20 +24,6 @@ from support.nginx import nginx_before
 from support.otlp import free_port
 from support.tls import CERTIFICATE
 
-__all__ = [
-    "MissingPartError",
-    "Narrow",
-    "assistant",
-    "buffering_nginx",
-    "failing_haproxy",
-    "llama",
-    "measured",
-    "narrow_network",
-    "queueing_haproxy",
-    "throttled",
-    "tls_nginx",
-]
-
 _ASSISTANT: Final = Path(__file__).with_name("assistant.py")
 _DEADLINE_S: Final = 240
 _NO_CACHE: Final = 0

@@ -31,8 +31,6 @@ from _table import markdown
 from diagnosis.real._faults import FAULTS, Fault
 from diagnosis.real._parts import MissingPartError
 
-__all__ = ["run"]
-
 _REPEATS: Final = 2
 _INVALID: Final = "invalid"
 _TIES: Final = frozenset({"tie", "spread_out"})

@@ -14,8 +14,6 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["ANSWERS", "Answer", "Fault", "Inject", "Made", "answers", "parameters_of"]
-
 ANSWERS: Final = tuple(sorted(Path(__file__).parent.glob("answers_*.json")))
 """Files with the right answers, by name of the fault."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from diagnosis.sockets import application_faults, gateway_faults, network_faults, server_faults
 from diagnosis.sockets._fault import Fault
 
-__all__ = ["FAULTS"]
-
 FAULTS: Final[Mapping[str, Fault]] = {
     fault.name: fault
     for family in (server_faults, gateway_faults, network_faults, application_faults)

@@ -10,8 +10,6 @@ from diagnosis.sockets._fault import Answer, Made
 from latspan._model.recording.folder import open_recording
 from latspan._study.diagnose import Conclusion, Diagnosis, diagnose_recording, parse_goal
 
-__all__ = ["Judged", "Result", "judged"]
-
 
 class Result(StrEnum):
     """How a diagnosis compares with the answers."""

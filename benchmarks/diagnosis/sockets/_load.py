@@ -11,8 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-__all__ = ["ENDPOINT", "RecordingError", "calibrated", "measured", "program", "prompts"]
-
 ENDPOINT: Final = "SOCKETS_OTLP_ENDPOINT"
 """Variable with the URL to which spans are exported too; nothing is exported without it."""
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from diagnosis.sockets._load import program
 
-__all__ = ["Call", "Plan"]
-
 _PROGRAM: Final = Path(__file__).with_name("programs") / "planned_calls.py"
 
 

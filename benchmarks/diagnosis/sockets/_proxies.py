@@ -26,8 +26,6 @@ from random import Random
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["CERTIFICATE", "Gateway", "Link", "through"]
-
 CERTIFICATE: Final = Path(__file__).parents[3] / "tests" / "data" / "loopback.pem"
 """Key and self-signed certificate for ``127.0.0.1``; a client trusts it by ``SSL_CERT_FILE``."""
 

@@ -25,8 +25,6 @@ from latspan._model.recording.folder import open_recording
 from latspan._study.measurement import summarize
 from latspan._study.table import read_table
 
-__all__ = ["SEEDS", "kept", "made", "record"]
-
 ARCHIVES: Final = Path(__file__).parent / "recordings"
 SEEDS: Final = tuple(sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.xz")))
 """Seeds whose recordings are kept."""

@@ -16,8 +16,6 @@ from diagnosis.sockets._load import calibrated, measured, program
 from diagnosis.sockets._proxies import CERTIFICATE, Gateway, Link, through
 from diagnosis.sockets._server import ServerConfig, serving
 
-__all__ = ["Build", "Relayed", "Users", "faults", "load", "server"]
-
 _PROGRAMS: Final = Path(__file__).with_name("programs")
 
 _CALIBRATION: Final = ("--requests", "12", "--max-tokens", "6")

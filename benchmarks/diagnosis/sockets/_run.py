@@ -35,8 +35,6 @@ from diagnosis.sockets._fault import answers
 from diagnosis.sockets._judged import Judged, Result, judged
 from diagnosis.sockets._recorded import SEEDS, kept, made, record
 
-__all__ = ["run"]
-
 _AT_ONCE: Final = 2
 _DRAWS: Final = 4_000
 _TARGETS: Final = {

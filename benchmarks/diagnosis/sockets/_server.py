@@ -26,8 +26,6 @@ from pathlib import Path
 from random import Random
 from typing import IO, Any, Final, NamedTuple
 
-__all__ = ["Server", "ServerConfig", "serving"]
-
 Range = tuple[float, float]
 """Smallest and largest value of a number that is drawn for each request or event."""
 

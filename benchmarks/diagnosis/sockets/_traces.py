@@ -36,8 +36,6 @@ from latspan.errors import LatspanError
 from support.backends import Backends, backends_up, built, eventually
 from support.collector import CollectorAddresses, Written
 
-__all__ = ["compare"]
-
 
 def compare(only: str, *, seed: str) -> int:
     """

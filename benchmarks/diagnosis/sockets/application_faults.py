@@ -21,8 +21,6 @@ from diagnosis.sockets._load import measured, program
 from diagnosis.sockets._proxies import CERTIFICATE, Gateway, Link, through
 from diagnosis.sockets._server import ServerConfig, serving
 
-__all__ = ["FAULTS", "System"]
-
 _PROGRAMS: Final = Path(__file__).with_name("programs")
 
 _Fields = dict[str, Any]

@@ -10,8 +10,6 @@ from diagnosis.sockets._fault import Fault
 from diagnosis.sockets._proxies import Gateway, Link
 from diagnosis.sockets._relayed import Build, Relayed, Users, faults, load, server
 
-__all__ = ["FAULTS"]
-
 
 def _seed(random: Random) -> int:
     return random.randrange(2**32)

@@ -21,8 +21,6 @@ from diagnosis.sockets._load import calibrated, measured, prompts
 from diagnosis.sockets._planned import Call, Plan
 from diagnosis.sockets._server import ServerConfig, serving
 
-__all__ = ["FAULTS", "Build", "Load", "System", "builds"]
-
 Range = tuple[float, float]
 """Smallest and largest value of a number."""
 

@@ -11,8 +11,6 @@ from aiohttp.tracing import Trace
 from latspan._live.instrument import Exchange
 from latspan._model.segments import SegmentName
 
-__all__ = ["Try", "of", "put"]
-
 _TRY: Final = "_latspan_try"
 """The attribute of a request, and of its response, that holds the attempt."""
 

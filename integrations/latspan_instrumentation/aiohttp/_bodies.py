@@ -26,8 +26,6 @@ from latspan._live.instrument import (
     handle_internal_errors,
 )
 
-__all__ = ["followed", "patch_bodies", "track_content"]
-
 followed: Final[dict[int, tuple[BodyTracker, weakref.ref[ClientResponse]]]] = {}
 """
 The tracker and the response of each followed body, by the ``id()`` of its reader.

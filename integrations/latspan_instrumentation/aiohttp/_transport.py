@@ -38,8 +38,6 @@ from latspan_instrumentation.aiohttp import _attempt
 from latspan_instrumentation.aiohttp._attempt import Try
 from latspan_instrumentation.aiohttp._bodies import track_content
 
-__all__ = ["patch_transport"]
-
 Wrapped = Callable[..., Awaitable[Any]]
 Positional = tuple[Any, ...]
 Named = dict[str, Any]

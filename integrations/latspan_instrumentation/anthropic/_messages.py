@@ -12,8 +12,6 @@ from latspan.integrations.formats import ANTHROPIC_MESSAGES, get_path
 from latspan_instrumentation.stainless._clients import requested_body, server_of
 from latspan_instrumentation.stainless._own_tracing import records_spans
 
-__all__ = ["open_messages"]
-
 _PATH: Final = "/v1/messages"
 
 _REQUEST_ATTRIBUTES: Final = {

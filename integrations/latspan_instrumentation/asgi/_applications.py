@@ -18,8 +18,6 @@ from typing import Any, Final
 from latspan._live.instrument import Patches, ServerRequest, handle_internal_errors, track_inside
 from latspan_instrumentation.asgi._middleware import SERVED, App, Receive, Scope, Send, serve
 
-__all__ = ["handling", "serving"]
-
 _OTHER: Final = "opentelemetry.instrumentation.asgi"
 
 

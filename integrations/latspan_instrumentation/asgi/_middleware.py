@@ -17,8 +17,6 @@ from latspan._live.instrument import (
 )
 from latspan_instrumentation.asgi._response import TrackedResponse, as_text
 
-__all__ = ["ROUTE", "SERVED", "LatspanMiddleware", "serve"]
-
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

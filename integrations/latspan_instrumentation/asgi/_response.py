@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from latspan._live.instrument import ServerRequest, ServerTimingHeader, handle_internal_errors
 
-__all__ = ["TrackedResponse", "as_text"]
-
 Message = MutableMapping[str, Any]
 
 _WHOLE_BODIES: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend"})

@@ -16,8 +16,6 @@ from latspan.integrations.formats import (
     get_path,
 )
 
-__all__ = ["open_request"]
-
 _SERVICE: Final = "bedrock-runtime"
 _PROVIDER: Final = "aws.bedrock"
 

@@ -31,8 +31,6 @@ from latspan_instrumentation.asgi import _middleware as asgi
 from latspan_instrumentation.wsgi import _middleware as wsgi
 from latspan_instrumentation.wsgi._routes import ROUTE
 
-__all__ = ["patch_handlers"]
-
 _OTHER: Final = "opentelemetry.instrumentation.django"
 _SPAN: Final = "opentelemetry-instrumentor-django.span_key"
 """Key in ``request.META`` under which OpenTelemetry's instrumentation stores its span."""

@@ -17,8 +17,6 @@ from latspan.integrations.formats import (
     Usage,
 )
 
-__all__ = ["open_embeddings", "open_generation", "open_stream"]
-
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 

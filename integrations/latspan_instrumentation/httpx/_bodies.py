@@ -33,8 +33,6 @@ from latspan._live.instrument import (
     iter_watched,
 )
 
-__all__ = ["patch_bodies"]
-
 
 def patch_bodies(patches: Patches, library: Any) -> None:
     """Hook the responses of httpx or httpx2, and the context managers that hold them."""

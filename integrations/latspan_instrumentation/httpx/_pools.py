@@ -36,8 +36,6 @@ from latspan._live.instrument import (
 from latspan._model.segments import SegmentName
 from latspan_instrumentation.httpx._transport import current
 
-__all__ = ["Listener", "patch_pools"]
-
 
 class _Meaning(NamedTuple):
     """

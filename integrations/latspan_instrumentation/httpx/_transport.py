@@ -33,8 +33,6 @@ from latspan._live.instrument import (
     sent_request,
 )
 
-__all__ = ["TransportSend", "current", "send", "send_async"]
-
 _TRACEPARENT: Final = b"traceparent"
 
 _lent: Final[set[bytes]] = set()

@@ -9,8 +9,6 @@ from typing import Any
 from latspan._live.instrument import Attempt, Warmer, port_of
 from latspan_instrumentation.httpx._pools import Listener
 
-__all__ = ["warmer_of"]
-
 
 def warmer_of(client: Any, url: str | None, timeout_s: float) -> Warmer:
     """

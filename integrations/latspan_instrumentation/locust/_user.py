@@ -23,8 +23,6 @@ from locust.runners import MasterRunner
 
 import latspan
 
-__all__ = ["LatspanUser"]
-
 _events: Final[Any] = locust.events
 """Locust's events, which have no types."""
 

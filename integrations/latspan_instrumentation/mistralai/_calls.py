@@ -18,8 +18,6 @@ from latspan.integrations.formats import (
     ApiFormat,
 )
 
-__all__ = ["AGENTS", "CHAT", "EMBEDDINGS", "FIM", "Endpoint"]
-
 # The SDK has a sentinel for an argument that the caller omitted. Each of the following functions
 # returns `None` for it.
 

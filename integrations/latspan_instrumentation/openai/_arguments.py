@@ -11,21 +11,6 @@ from typing import Any, Final, cast
 
 from openai import NotGiven, Omit
 
-__all__ = [
-    "Reading",
-    "as_it_is",
-    "compacted",
-    "cursor",
-    "each_text",
-    "effort",
-    "format_of_text",
-    "identity",
-    "of_format",
-    "request_of",
-    "tier",
-    "with_usage",
-]
-
 _PLAIN: Final = (str, int, float)
 
 _JSON: Final = "json"

@@ -33,8 +33,6 @@ from latspan_instrumentation.openai._arguments import (
 )
 from latspan_instrumentation.stainless._clients import server_of
 
-__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "FETCHED_RESPONSES", "RESPONSES", "Endpoint"]
-
 
 @functools.cache
 def _provider_of(client_class: type) -> str:

@@ -15,8 +15,6 @@ from latspan_instrumentation.openai._endpoints import (
 )
 from latspan_instrumentation.stainless._clients import requested_body
 
-__all__ = ["open_request", "with_usage_requested"]
-
 _BY_PATH: Final = {
     "/chat/completions": CHAT,
     "/responses": RESPONSES,

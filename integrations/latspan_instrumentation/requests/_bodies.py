@@ -16,8 +16,6 @@ from latspan._live.instrument import (
     iter_tracked_body,
 )
 
-__all__ = ["at_its_end", "entering", "patch_bodies"]
-
 
 def patch_bodies(patches: Patches) -> None:
     """Hook urllib3's responses; the responses of requests read through them."""

@@ -19,8 +19,6 @@ from urllib3.util import connection as sockets
 from latspan._live.instrument import Patches, handle_internal_errors
 from latspan_instrumentation.requests._sending import UrlopenCall
 
-__all__ = ["patch_connections"]
-
 
 def patch_connections(patches: Patches) -> None:
     """Hook urllib3's connections, the function that opens sockets, and the responses."""

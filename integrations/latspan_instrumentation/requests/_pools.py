@@ -17,8 +17,6 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from latspan._live.instrument import Patches
 from latspan_instrumentation.requests._sending import UrlopenCall, is_open
 
-__all__ = ["patch_pools"]
-
 
 def patch_pools(patches: Patches) -> None:
     """Hook urllib3's pools; pool managers and requests send every request through a pool."""

@@ -36,8 +36,6 @@ from latspan._live.instrument import (
 from latspan._model.segments import Outcome, SegmentName
 from latspan_instrumentation.requests._bodies import at_its_end
 
-__all__ = ["UrlopenCall", "is_open"]
-
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _sending: ContextVar[UrlopenCall | None] = ContextVar("latspan_requests_sending", default=None)

@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from latspan.integrations import UnderlyingClient
 
-__all__ = ["requested_body", "server_of", "underlying_client"]
-
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 

@@ -31,8 +31,6 @@ from latspan_instrumentation.stainless._own_tracing import (
     hide_current_span_async,
 )
 
-__all__ = ["patch_client", "patch_helpers", "patch_sdk_method"]
-
 _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
 """Value of the header ``_RAW`` for raw responses that are only available inside ``with``."""

@@ -16,8 +16,6 @@ from opentelemetry import context, trace
 
 from latspan._live.instrument import impersonate, inside
 
-__all__ = ["hide_current_span", "hide_current_span_async", "records_spans"]
-
 
 def _tracer_of(client: Any) -> Any:
     return getattr(client, "_tracer", None)

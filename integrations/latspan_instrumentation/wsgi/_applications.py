@@ -22,8 +22,6 @@ from latspan._live.instrument import (
 )
 from latspan_instrumentation.wsgi._middleware import App, serve
 
-__all__ = ["serving"]
-
 _FLASK_SPAN: Final = "opentelemetry-flask.span_key"
 """Key in the environ under which OpenTelemetry's instrumentation of Flask stores its span."""
 

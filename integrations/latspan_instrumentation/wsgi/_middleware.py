@@ -14,8 +14,6 @@ from latspan._live.instrument import (
 )
 from latspan_instrumentation.wsgi._routes import route_of
 
-__all__ = ["SERVED", "LatspanMiddleware", "serve"]
-
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 SERVED: Final = "latspan.served"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["ROUTE", "route_of"]
-
 ROUTE: Final = "latspan.route"
 """Key in the environ of the route that Django has found."""
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "ManualClock", "SystemClock"]
-
 
 class Clock(Protocol):
     """Interface of a clock: a source of monotonic and of Unix time."""

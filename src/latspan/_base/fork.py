@@ -19,8 +19,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["register_after_fork", "run_before_a_child_ends", "this_process", "was_started_by"]
-
 _LAST: Final = -1_000_000
 """
 Priority of the exit hook: it runs after all finalisers of the application, which may still record.

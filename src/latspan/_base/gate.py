@@ -19,8 +19,6 @@ import time
 from threading import get_ident
 from typing import Final
 
-__all__ = ["Gate"]
-
 _CLOSING_S: Final = 1.0
 """Maximum wait for the threads inside, in seconds; what they do there takes microseconds."""
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from latspan._base.log import logger
 
-__all__ = ["handle_internal_errors", "log_internal_error", "raise_internal_errors"]
-
 _reported: Final[set[tuple[type[BaseException], str]]] = set()
 _raises = False
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_getattr"]
-
 
 def lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """

@@ -21,18 +21,6 @@ from typing import Final
 
 from latspan._base.shown import foreign
 
-__all__ = [
-    "EXPORT_FAILED",
-    "EXPORT_REFUSED",
-    "HISTOGRAMS_NOT_EXPORTED",
-    "NOT_EXPORTED",
-    "has_handlers",
-    "logger",
-    "make_safe",
-    "warn_once",
-    "warnings_given",
-]
-
 EXPORT_FAILED: Final = "exporting %s failed; they are kept, and dropped once the queue is full: %s"
 EXPORT_REFUSED: Final = (
     "exporting %s failed; they are lost, because this error is permanent: %s;"

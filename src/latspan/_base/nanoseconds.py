@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NS_PER_MS", "NS_PER_S", "to_seconds"]
-
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["newest"]
-
 _T = TypeVar("_T")
 
 

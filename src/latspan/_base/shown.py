@@ -15,18 +15,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = [
-    "HIDDEN",
-    "MAX_SHOWN",
-    "address",
-    "foreign",
-    "is_secret",
-    "location",
-    "printable",
-    "setting",
-    "without_repeats",
-]
-
 HIDDEN: Final = "***"
 """Replacement for a credential."""
 

@@ -38,8 +38,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-__all__ = ["PAUSE_S", "SLICE_NS", "PacedList", "Slices", "Turn", "give_way", "release"]
-
 SLICE_NS: Final = 200_000
 """Length of a slice: 0.2 ms. Shorter ones delay a loop less, and take more CPU time."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["by_similarity", "nearest"]
-
 
 def nearest(name: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
     """

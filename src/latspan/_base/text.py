@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["MAX_NAME_LENGTH", "text_of", "texts_of"]
-
 MAX_NAME_LENGTH: Final = 256
 """Maximum length of a name, in characters: of a span, model, route, stage or attribute."""
 

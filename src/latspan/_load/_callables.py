@@ -23,8 +23,6 @@ from latspan._load._prompts import PromptSet
 from latspan._model.segments import Outcome
 from latspan.errors import MeasurementError
 
-__all__ = ["CallableSender", "FunctionExitError", "load_callable"]
-
 _MAX_THREADS: Final = 512
 
 

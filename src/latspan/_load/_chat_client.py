@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from latspan._live.operations import ModelCall
     from latspan._load._endpoint import Endpoint
 
-__all__ = ["ChatClient"]
-
 _MAX_ERROR_LENGTH: Final = 4_000
 """Maximum number of bytes kept of the body of an error."""
 

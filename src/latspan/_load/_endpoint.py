@@ -14,8 +14,6 @@ from latspan._base.shown import HIDDEN, address, without_repeats
 from latspan._version import __version__
 from latspan.errors import ConfigError
 
-__all__ = ["Endpoint", "HttpAnswer"]
-
 _CHAT: Final = "/chat/completions"
 _PORTS: Final = {"http": 80, "https": 443}
 _LIKE_A_KEY: Final = re.compile(r"\b(?:sk|gsk|pk|Bearer)[-_ ][\w.*-]{6,}")

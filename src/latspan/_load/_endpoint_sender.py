@@ -19,8 +19,6 @@ from latspan._model.goals import CacheState
 from latspan._model.segments import Outcome
 from latspan.errors import MeasurementError
 
-__all__ = ["ChatSettings", "EndpointSender", "find_model"]
-
 _MODELS_TIMEOUT_S: Final = 10.0
 _OK: Final = 200
 _UNAUTHORIZED: Final = frozenset({401, 403})

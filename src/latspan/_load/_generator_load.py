@@ -16,8 +16,6 @@ from typing import Any, Final
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan.histogram import Histogram
 
-__all__ = ["GeneratorLoad"]
-
 _INTERVAL_NS: Final = 50 * NS_PER_MS
 _PERCENTILES: Final = (50, 99)
 

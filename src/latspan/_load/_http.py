@@ -24,18 +24,6 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("aiohttp", extra="study") from error
 
-__all__ = [
-    "CONNECTION_FAILED",
-    "CUT_SHORT",
-    "body_of",
-    "cause_of",
-    "instrument_client",
-    "list_models",
-    "open_session",
-    "target",
-    "text_of",
-]
-
 CONNECTION_FAILED: Final = aiohttp.ClientConnectionError
 """Exception of a connection that could not be opened, or failed before the response began."""
 

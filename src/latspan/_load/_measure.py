@@ -38,8 +38,6 @@ from latspan._model.recording.folder import Manifest, Reserve, begin_recording
 from latspan._model.segments import Kind
 from latspan.errors import MeasurementError, RecordingError
 
-__all__ = ["Display", "MeasureSettings", "measure"]
-
 _MIN_GAIN: Final = 1.1
 """Ratio of a step's throughput to the previous step's, below which a closed loop is saturated."""
 

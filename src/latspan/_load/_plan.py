@@ -27,8 +27,6 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._load._schedule import Schedule, closed_loop, open_loop
 from latspan._model.goals import Arrivals
 
-__all__ = ["Phase", "Step", "cut_to", "ladder", "step_of"]
-
 
 class Phase(StrEnum):
     """Part of a measurement that a request belongs to."""

@@ -13,8 +13,6 @@ from latspan._load._plan import Phase
 from latspan._model.segments import Outcome
 from latspan.histogram import Histogram
 
-__all__ = ["Answer", "Progress"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:

@@ -19,8 +19,6 @@ from typing import Any, Final, cast
 from latspan._base.shown import printable, without_repeats
 from latspan.errors import ConfigError
 
-__all__ = ["Prompt", "PromptSet", "fingerprint", "generated", "prompts_like", "read_prompts"]
-
 _MAX_BYTES: Final = 1 << 30
 _WORDS: Final = (
     "water", "stone", "light", "river", "market", "garden", "window", "letter", "winter", "summer",

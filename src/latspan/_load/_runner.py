@@ -32,8 +32,6 @@ from latspan._load._generator_load import GeneratorLoad
 from latspan._load._plan import Phase, Step
 from latspan._load._progress import Answer, Progress
 
-__all__ = ["Sender", "StepRunner"]
-
 _PERCENTILES: Final = (50, 99)
 
 _SATURATED: Final = 0.9

@@ -21,8 +21,6 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.goals import Arrivals
 from latspan.errors import ConfigError
 
-__all__ = ["Schedule", "closed_loop", "gaps_ns", "open_loop", "replayed"]
-
 REPLAY: Final = "replay"
 _MIN_ARRIVALS: Final = 2
 """Number of arrivals from which they have a rate."""

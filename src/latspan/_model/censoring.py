@@ -47,21 +47,6 @@ from latspan._model.metrics import (
 )
 from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Segment, SegmentName
 
-__all__ = [
-    "AT_LEAST",
-    "FIRST_WAITS",
-    "GROWING",
-    "MORE_IS_BETTER",
-    "Bounds",
-    "CensoredValue",
-    "State",
-    "open_gap_ns",
-    "open_segments",
-    "percentile_bounds",
-    "state_of",
-    "waited_ns",
-]
-
 AT_LEAST: Final = ".at_least"
 """End of the name of the series that holds the lower bounds of a metric, and its failures."""
 

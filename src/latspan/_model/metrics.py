@@ -20,30 +20,6 @@ from latspan._model.segments import SegmentName, Source
 from latspan._model.units import BILLIONTHS, MetricUnit
 from latspan.errors import UnknownNameError
 
-__all__ = [
-    "CONVENTION_METRICS",
-    "DEFAULT_EXPECTATIONS",
-    "EVIDENCE_METRICS",
-    "FIRST_TOKENS",
-    "FROM_START",
-    "LATENCY_METRICS",
-    "METRICS",
-    "METRIC_NAMES",
-    "OF_PACE",
-    "SERVER_METRICS",
-    "TOKEN_METRICS",
-    "Expectations",
-    "Metric",
-    "MetricValue",
-    "buffer_needed",
-    "fluidity",
-    "metric_named",
-    "stalls",
-    "time_per_output_token",
-    "tokens_before",
-    "unit_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:

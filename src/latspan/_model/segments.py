@@ -15,31 +15,6 @@ from typing import Final, NamedTuple
 
 from latspan.errors import UnknownNameError
 
-__all__ = [
-    "CUT",
-    "FAILURES",
-    "KIND_NOUNS",
-    "NOT_READ",
-    "NOT_WAITING",
-    "SEGMENT_ORDER",
-    "STAGE_KINDS",
-    "Kind",
-    "Mark",
-    "Outcome",
-    "ReportedTimings",
-    "Segment",
-    "SegmentName",
-    "SegmentTotal",
-    "Side",
-    "Source",
-    "Stage",
-    "exchange_segment",
-    "host_of_exchange",
-    "kind_named",
-    "totals",
-    "weaker",
-]
-
 
 class Mark(StrEnum):
     """Instant in the life of a call, in the order in which they happen."""

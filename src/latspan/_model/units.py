@@ -13,17 +13,6 @@ from typing import Final, Literal, get_args
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan.errors import UnknownNameError
 
-__all__ = [
-    "BILLIONTHS",
-    "NS_PER",
-    "MetricUnit",
-    "TimeUnit",
-    "from_unit",
-    "in_metric_unit",
-    "in_unit",
-    "shown_in",
-]
-
 BILLIONTHS: Final = 1_000_000_000
 """Stored value of a ratio of 1."""
 

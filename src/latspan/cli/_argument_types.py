@@ -19,19 +19,6 @@ from latspan.errors import ConfigError, UnknownNameError
 if TYPE_CHECKING:
     from latspan._model.goals import Target
 
-__all__ = [
-    "counting_number",
-    "counting_numbers",
-    "duration_s",
-    "json_object",
-    "name_and_value",
-    "percentile_number",
-    "positive_number",
-    "positive_numbers",
-    "target_limit",
-    "whole_number",
-]
-
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 _SET_BY_LATSPAN: Final = ("messages", "model", "stream", "stream_options")

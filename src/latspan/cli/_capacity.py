@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from latspan._model.recording.folder import Recording
     from latspan._study.capacity import CapacityStudy
 
-__all__ = ["COMMAND"]
-
 _METRICS: Final = ("duration", "time_to_first_token", "time_to_first_visible_token")
 _FOLDER: Final = "recordings"
 

@@ -17,8 +17,6 @@ from typing import Final, Protocol
 
 from latspan.errors import MissingExtraError
 
-__all__ = ["LONG_EVERY", "MODEL", "OUTPUT_TOKENS", "Chat", "ModelServer", "chats", "send"]
-
 MODEL: Final = "smollm2-135m"
 
 OUTPUT_TOKENS: Final = 16

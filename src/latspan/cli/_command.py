@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Command"]
-
 
 @dataclass(frozen=True, slots=True)
 class Command:

@@ -28,9 +28,6 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from latspan._study.compare import Comparison, Run
 
-__all__ = ["COMMAND"]
-
-
 _DESCRIPTION: Final = """\
 Compares two sides, each of which is a recording, a folder of recordings (one
 per run), a folder of histogram logs (.hlog) of the processes of one run, or a

@@ -19,17 +19,6 @@ from typing import Final, TextIO
 
 from latspan._base.shown import printable
 
-__all__ = [
-    "OutputError",
-    "deliver_output",
-    "escape_unencodable",
-    "on_terminal",
-    "output",
-    "print_lines",
-    "print_message",
-    "silence_output",
-]
-
 _MAX_LINE_LENGTH: Final = 4_000
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from latspan._model.recording import RequestRecord
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Converts a file of another program into a recording, which latspan report,
 latspan scorecard and Python can read:

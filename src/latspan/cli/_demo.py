@@ -22,8 +22,6 @@ from latspan.errors import InstrumentationError, MissingExtraError
 if TYPE_CHECKING:
     from latspan._model.recording import Snapshot
 
-__all__ = ["COMMAND"]
-
 _SLOTS: Final = 2
 _NOTHING_TO_SHOW: Final = 4
 _LAST_EXPORT_S: Final = 10.0

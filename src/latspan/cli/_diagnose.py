@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from latspan._study.diagnose import Diagnosis
     from latspan._study.traces import TraceQuery
 
-__all__ = ["COMMAND"]
-
-
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MAX_S: Final = 10**9
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from latspan._live.instrument import Integration
     from latspan._live.sdk._doctor import Examination
 
-__all__ = ["COMMAND"]
-
 _TROUBLE: Final = 1
 _SCHEMA: Final = "latspan.doctor/1"
 

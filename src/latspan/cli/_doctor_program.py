@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     )
     from latspan._live.sdk._variables import VariableFinding
 
-__all__ = ["SCHEMA", "ProgramReport", "document_of", "lines_of", "observe_program"]
-
 SCHEMA: Final = "latspan.doctor-program/1"
 
 

@@ -21,8 +21,6 @@ from latspan.reports._extra import needs_study
 if TYPE_CHECKING:
     from latspan._study.loop import Loop
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Writes up what was measured, found, changed and decided for an inference path,
 from NAME.toml and the results that measure, diagnose and verify have kept:

@@ -13,15 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from latspan._study.diagnose import Diagnosis
 
-__all__ = [
-    "INCONCLUSIVE",
-    "MISSED",
-    "NOT_INTERPRETABLE",
-    "exit_code_of",
-    "exit_code_of_diagnosis",
-    "most_urgent",
-]
-
 MISSED: Final = 1
 """A target is missed, or a comparison ended worse."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from latspan._study.render.histogram_rows import HistogramRow
     from latspan.histogram import HistogramLogWriter, LoggedInterval, LogTotals
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Reads log files of histograms (.hlog), written by latspan or by any other
 HdrHistogram, without loss:

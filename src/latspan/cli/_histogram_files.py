@@ -16,8 +16,6 @@ from latspan.cli._progress import progress
 from latspan.errors import ConfigError
 from latspan.histogram import HistogramLog, LoggedInterval, LogTotals, read_log
 
-__all__ = ["Logs", "totals_of"]
-
 _SUFFIX: Final = ".hlog"
 _PART_BYTES: Final = 1024 * 1024
 _LONG_BYTES: Final = 16 * _PART_BYTES

@@ -11,8 +11,6 @@ from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.errors import ConfigError
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Writes NAME.toml into the current folder. The file describes an inference path:
 one route, model, prompt template and traffic profile, with the target that its

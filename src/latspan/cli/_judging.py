@@ -18,15 +18,6 @@ from latspan.reports._extra import needs_study
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "FIRST_TARGET",
-    "add_forms",
-    "add_goal",
-    "add_margin",
-    "print_result",
-    "require_study",
-]
-
 FIRST_TARGET: Final = "the first target of the load test, or p95 duration"
 """Default goal, for help texts."""
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from latspan._load import MeasureSettings
     from latspan._study.measurement import Measurement
 
-__all__ = ["COMMAND"]
-
-
 _DESCRIPTION: Final = """\
 Sends requests to an OpenAI-compatible API, or calls a function of yours, and
 records them as latspan records an application in production.

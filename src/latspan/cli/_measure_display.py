@@ -15,8 +15,6 @@ from latspan.cli._console import print_message
 if TYPE_CHECKING:
     from latspan._load import Progress, Step
 
-__all__ = ["LiveDisplay"]
-
 _REDRAW_S: Final = 0.5
 """
 Time between two drawings on a terminal.

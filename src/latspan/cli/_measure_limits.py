@@ -7,8 +7,6 @@ from typing import Final
 
 from latspan.errors import ConfigError
 
-__all__ = ["check_limits", "check_size"]
-
 _MAX_REQUESTS: Final = 400_000
 """Largest number of measured requests of a step; as many may follow while they end."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from latspan._load import MeasureSettings, PromptSet, Step
     from latspan._model.goals import InferencePath, Target
 
-__all__ = ["OVERRIDING", "add_options", "folder_of", "settings_of"]
-
 OVERRIDING: Final = (
     "rate",
     "concurrency",

@@ -10,8 +10,6 @@ from typing import Final, TextIO
 
 from latspan.cli._console import print_message
 
-__all__ = ["progress", "reading"]
-
 _LINES_EVERY: Final = 10
 
 _SHORT_BYTES: Final = 20_000_000

@@ -18,8 +18,6 @@ from typing import Final
 
 from latspan.errors import ConfigError, LatspanError
 
-__all__ = ["replacing"]
-
 
 @contextmanager
 def replacing(output: str) -> Generator[Path]:

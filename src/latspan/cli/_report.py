@@ -17,8 +17,6 @@ from latspan.cli._where import add_by, add_where, selected
 if TYPE_CHECKING:
     from latspan._model.recording.folder import Recording
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Shows where the requests of a recording spent their time, as latspan run
 --report does for a program: the median and the slowest request with all their

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from latspan._model.goals import InferencePath, Target
     from latspan._study.loop import Task
 
-__all__ = ["NamedPath", "known_paths", "named_path"]
-
 _MAX_NAMES: Final = 10
 """Number of inference paths that a message lists."""
 

@@ -10,8 +10,6 @@ from latspan._base.shown import printable
 if TYPE_CHECKING:
     from latspan._live.sdk._variables import VariableFinding
 
-__all__ = ["Row", "section", "variable_rows", "verdict"]
-
 Row = tuple[str, str, str]
 """A mark (``ok``, ``note``, ``fail`` or empty), a name and an explanation."""
 

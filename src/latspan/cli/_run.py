@@ -23,8 +23,6 @@ from latspan.reports._extra import needs_study
 if TYPE_CHECKING:
     from latspan._model.recording.folder import Manifest
 
-__all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
-
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 

@@ -14,8 +14,6 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from latspan._study.scorecard import Scorecard
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Shows p50, p95, timeouts and completed requests of a system per week, which
 shows operational drift, and per month, which shows the long-term trend. With

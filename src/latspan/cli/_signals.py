@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-__all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "interrupts_raise"]
-
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as in a shell."""
 

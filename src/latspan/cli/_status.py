@@ -12,8 +12,6 @@ from latspan.cli._console import output
 from latspan.cli._exit_codes import NOT_INTERPRETABLE
 from latspan.reports._extra import needs_study
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Shows where each inference path of a folder stands in the loop:
 

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["end_as", "supervise"]
-
 _PASSED_ON: Final = frozenset(
     {
         signal.SIGHUP,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from latspan._study.sweep import PathSweep
     from latspan.cli._sweep_plan import Planned, SweepPlan
 
-__all__ = ["COMMAND"]
-
 _USUAL_RUNS: Final = 3
 _MAX_RUNS: Final = 30
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from latspan._study.loop import Listed, Result
     from latspan._study.sweep import Traffic
 
-__all__ = ["Planned", "SweepPlan", "given_options", "plan_sweep"]
-
 _REFUSED: Final = ("output", "no_result", "json", "ladder")
 """Options of a measurement that a sweep sets itself, or that belong to a single measurement."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from latspan._study.loop import QualityCommand
     from latspan._study.verify import Quality, Verification
 
-__all__ = ["COMMAND"]
-
 _MIN_RUNS: Final = 2
 _USUAL_RUNS: Final = 5
 _SIDES: Final = ("before", "after")

@@ -9,8 +9,6 @@ from latspan._base.shown import printable
 from latspan.cli._argument_types import name_and_value
 from latspan.errors import ConfigError
 
-__all__ = ["add_by", "add_where", "selected"]
-
 
 def add_where(parser: argparse.ArgumentParser, text: str) -> None:
     """

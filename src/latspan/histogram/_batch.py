@@ -11,8 +11,6 @@ from latspan.errors import InvalidValueError
 from latspan.histogram._buckets import HIGHEST_NS
 from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
-__all__ = ["Batch", "batches_of"]
-
 _MAX_BATCH: Final = 1 << 16
 """Maximum number of values per batch, so that a sum of values of 24 hours fits into 64 bits."""
 

@@ -16,19 +16,6 @@ from typing import Any, Final
 
 from latspan._base.nanoseconds import NS_PER_S
 
-__all__ = [
-    "HALF_MAGNITUDE",
-    "HIGHEST_NS",
-    "SUB_BUCKETS",
-    "highest_value_of",
-    "index_of",
-    "indices_of",
-    "lowest_value_of",
-    "lowest_values",
-    "middle_value_of",
-    "vector_of_indices",
-]
-
 HIGHEST_NS: Final = 24 * 3600 * NS_PER_S
 """Highest value that is recorded without clamping: 24 hours."""
 

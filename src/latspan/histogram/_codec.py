@@ -24,8 +24,6 @@ from latspan.histogram._limits import MAX_COUNTS_BYTES
 from latspan.histogram._precision import OURS, Layout, Precision
 from latspan.histogram._varints import pack, unpack
 
-__all__ = ["Decoded", "DecodedBuckets", "decode", "decode_buckets", "encode"]
-
 _COMPRESSED: Final = 0x1C849304
 _PLAIN: Final = 0x1C849303
 _VARINTS: Final = 0x10

@@ -33,8 +33,6 @@ from latspan.histogram._buckets import (
 from latspan.histogram._groups import BucketGroups
 from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
-__all__ = ["Counts"]
-
 _LONG: Final = 1 << 15
 """
 Number of hits from which a list is folded into counters.

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
-__all__ = ["BucketGroups"]
-
 _BYTE: Final = 255
 
 _MAX_SPAN: Final = 1 << 16

@@ -25,8 +25,6 @@ from latspan.histogram._buckets import (
 from latspan.histogram._counts import Counts
 from latspan.histogram._rank import rank_of, values_needed
 
-__all__ = ["Histogram", "counts_of"]
-
 _WAITING: Final = 128
 """
 Maximum number of recorded values that wait to be counted.

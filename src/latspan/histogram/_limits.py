@@ -18,18 +18,6 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan.errors import HistogramFormatError
 from latspan.histogram._histogram import Histogram
 
-__all__ = [
-    "DECODED_AHEAD",
-    "DECODED_A_BYTE",
-    "LAST_EPOCH_NS",
-    "MAX_COUNTS_BYTES",
-    "MAX_HELD_BYTES",
-    "MAX_LINE_BYTES",
-    "MAX_OPEN_LINES",
-    "MAX_TAG_LENGTH",
-    "Held",
-]
-
 MAX_COUNTS_BYTES: Final = 512 * 1024
 """
 Maximum decompressed size of one histogram's counts, in bytes.

@@ -33,23 +33,6 @@ from latspan.histogram._histogram import Histogram
 from latspan.histogram._limits import LAST_EPOCH_NS, MAX_TAG_LENGTH
 from latspan.histogram._precision import FULL_PRECISION, Precision
 
-__all__ = [
-    "FORMAT",
-    "LEGEND",
-    "OURS_BEGINS",
-    "Closing",
-    "DataLine",
-    "LoggedSeries",
-    "check_span",
-    "closing_line",
-    "header_lines",
-    "read_closing",
-    "read_data_line",
-    "read_seconds_ns",
-    "read_series",
-    "series_lines",
-]
-
 FORMAT: Final = "#[Histogram log format version "
 """Start of the first line of every log."""
 

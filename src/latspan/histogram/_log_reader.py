@@ -48,8 +48,6 @@ from latspan.histogram._log_lines import (
     read_series,
 )
 
-__all__ = ["HistogramLog", "LoggedInterval", "TruncatedInterval", "read_log"]
-
 _FUSED: Final = re.compile(rb"(?<!^)(?<!^\")(?=#\[(?:latspan |Histogram log format ))")
 _TIME: Final = re.compile(r"#\[(?P<which>Start|Base)Time: *(?P<seconds>[\d.]+)")
 _WRONG_TIME: Final = re.compile(r"#\[(?:Start|Base)Time: *[^\s\d]")

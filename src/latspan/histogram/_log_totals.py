@@ -10,8 +10,6 @@ from latspan.histogram._limits import Held
 from latspan.histogram._log_lines import LoggedSeries
 from latspan.histogram._log_reader import LoggedInterval
 
-__all__ = ["LogTotals"]
-
 
 class LogTotals:
     """

@@ -31,8 +31,6 @@ from latspan.histogram._log_lines import (
 )
 from latspan.histogram._precision import FULL_PRECISION, Precision
 
-__all__ = ["HistogramLogWriter"]
-
 _ALL_FULL: Final[Mapping[str | None, Precision]] = MappingProxyType({})
 _HEAD_BYTES: Final = 1024
 _TRIES: Final = 3

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["PAYS_FROM", "loaded_numpy"]
-
 PAYS_FROM: Final = 96
 """Number of values from which a numpy call is faster than a loop."""
 

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from latspan.histogram._buckets import HIGHEST_NS
 
-__all__ = ["FULL_PRECISION", "OURS", "Layout", "Precision"]
-
 _DIGITS: Final = 3
 
 

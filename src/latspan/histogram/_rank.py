@@ -12,8 +12,6 @@ from fractions import Fraction
 
 from latspan.errors import ConfigError
 
-__all__ = ["rank_of", "values_needed"]
-
 
 def rank_of(percentile: float, count: int) -> int:
     """

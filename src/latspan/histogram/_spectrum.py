@@ -11,8 +11,6 @@ from latspan.errors import ConfigError, EmptyHistogramError
 from latspan.histogram._buckets import highest_value_of
 from latspan.histogram._histogram import Histogram
 
-__all__ = ["SpectrumPoint", "percentile_spectrum"]
-
 
 @dataclass(frozen=True, slots=True)
 class SpectrumPoint:

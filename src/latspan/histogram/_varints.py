@@ -16,8 +16,6 @@ from typing import Final, Protocol, cast
 from latspan.errors import HistogramFormatError
 from latspan.histogram._precision import OURS
 
-__all__ = ["pack", "unpack"]
-
 _MAX_BYTES: Final = 9
 _WORD_BYTES: Final = 8
 _MAX_COUNT: Final = (1 << 62) - 1

@@ -8,8 +8,6 @@ from typing import Final
 
 from latspan.errors import MissingExtraError
 
-__all__ = ["needs_study"]
-
 _PACKAGES: Final = frozenset({"numpy", "orjson", "rich"})
 
 

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from latspan._study.diagnose import Diagnosis
     from latspan.reports import DiagnosisReport, Report
 
-__all__ = [
-    "diagnose",
-    "report",
-    "report_of_recording",
-    "report_of_snapshot",
-    "reports_of_parts",
-]
-
 _NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
 
 

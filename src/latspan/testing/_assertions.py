@@ -29,8 +29,6 @@ from latspan.testing._folder_lock import locked
 if TYPE_CHECKING:
     from latspan._study.compare import Run
 
-__all__ = ["Undecided", "add_to_baseline", "check_no_worse", "check_target"]
-
 Undecided: TypeAlias = Literal["fail", "skip"]
 """What an undecided assertion does with the test."""
 

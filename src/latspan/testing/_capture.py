@@ -22,8 +22,6 @@ from latspan._model.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._model.recording import Recorder, RequestRecord, Snapshot
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
-__all__ = ["Captured", "capture"]
-
 raises_bugs: bool = False
 """Whether latspan's own bugs are raised; only latspan's own tests switch it on."""
 

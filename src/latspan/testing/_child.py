@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 
-__all__ = ["STOP", "ChildProcess"]
-
 STOP: Final = "stop"
 """Line that requests a child to end; the end of its standard input has the same effect."""
 

@@ -21,8 +21,6 @@ from latspan.testing._capture import Captured, capture
 if TYPE_CHECKING:
     from latspan.reports import DiagnosisReport
 
-__all__ = ["LatspanCapture", "recording_fixture"]
-
 _SERIES_ATTRIBUTES: Final = "LATSPAN_SERIES_ATTRIBUTES"
 
 _Default = TypeVar("_Default", bound=float | None)

@@ -14,8 +14,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["locked"]
-
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:

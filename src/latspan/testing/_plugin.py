@@ -14,8 +14,6 @@ import pytest
 if TYPE_CHECKING:
     from latspan.testing._fixture import LatspanCapture
 
-__all__ = ["latspan_capture", "pytest_addoption"]
-
 _SAVE: Final = "--latspan-save-baselines"
 
 

@@ -15,16 +15,6 @@ from typing import Final, TypeVar
 from latspan._model.units import from_unit
 from latspan.errors import UnknownNameError
 
-__all__ = [
-    "TOKEN_PARTS",
-    "Ending",
-    "PayloadPart",
-    "Script",
-    "ServerFlavor",
-    "Step",
-    "total_ns",
-]
-
 
 class PayloadPart(StrEnum):
     """Kind of content of a part of a response."""

@@ -23,8 +23,6 @@ from latspan.testing._payloads import (
 from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step, total_ns
 from latspan.testing._served import Ledger
 
-__all__ = ["Farewell", "Frame", "Rotation", "ScriptedResponse", "encode_json", "refuse"]
-
 _OK: Final = 200
 
 

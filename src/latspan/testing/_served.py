@@ -16,8 +16,6 @@ from typing import Any
 from latspan.testing._http import HttpRequest, parse_request
 from latspan.testing._script import TOKEN_PARTS, PayloadPart
 
-__all__ = ["Ledger", "ServedRequest", "WriteRecord"]
-
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:

@@ -16,8 +16,6 @@ from latspan.testing._messages import script_to_json, served_from_json
 from latspan.testing._script import Script
 from latspan.testing._served import ServedRequest
 
-__all__ = ["ScriptedServer"]
-
 
 class ScriptedServer:
     """

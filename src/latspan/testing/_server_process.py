@@ -39,8 +39,6 @@ from latspan.testing._scripted_response import (
 )
 from latspan.testing._served import Ledger, WriteRecord
 
-__all__ = ["main"]
-
 _SCRIPT_HEADER: Final = "x-latspan-script"
 # Linger on, timeout zero: closing then sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)

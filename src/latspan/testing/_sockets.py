@@ -14,8 +14,6 @@ from contextlib import contextmanager
 
 from latspan.testing._network import Failure, Network, NetworkFailureError, Pipe
 
-__all__ = ["AsyncBackend", "AsyncStream", "Backend", "Errors", "Stream", "bare_ssl_context"]
-
 Errors = Mapping[Failure, type[Exception]]
 """The library's exception for each failure."""
 

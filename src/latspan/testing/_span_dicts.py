@@ -11,8 +11,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import SpanContext, SpanKind
 
-__all__ = ["SequentialIds", "spans_as_dict"]
-
 _NS_PER_MS: Final = 1_000_000
 
 

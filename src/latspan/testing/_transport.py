@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from latspan.testing import _transport_httpx as on_httpx
     from latspan.testing import _transport_httpx2 as on_httpx2
 
-__all__ = ["scripted_transport"]
-
 
 # fmt: off
 @overload

@@ -13,8 +13,6 @@ from latspan.testing._network import Failure, Network
 from latspan.testing._served import ServedRequest
 from latspan.testing._sockets import AsyncBackend, Backend, Errors, bare_ssl_context
 
-__all__ = ["AsyncScriptedTransport", "ScriptedTransport"]
-
 _ERRORS: Final[Errors] = {
     Failure.CONNECT_ERROR: httpcore2.ConnectError,
     Failure.CONNECT_TIMEOUT: httpcore2.ConnectTimeout,

@@ -11,8 +11,6 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
-__all__ = ["CLIENTS", "TIMEOUT_S", "Client", "settled"]
-
 TIMEOUT_S: Final = 60.0
 """Time limit of a read, in seconds: no busy machine takes as long."""
 

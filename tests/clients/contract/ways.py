@@ -11,8 +11,6 @@ from latspan.integrations import Outcome
 from tests.clients.contract.clients import Client, settled
 from tests.clients.contract.conftest import Here, Program, Runs, answer_of, run, without_places
 
-__all__ = ["EACH_WAY", "WAYS", "went"]
-
 
 def shown(here: Here, answer: Any) -> list[Any]:
     """Return what a program can tell of an answer that comes in chunks."""

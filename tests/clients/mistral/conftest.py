@@ -15,8 +15,6 @@ import pytest
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan.testing import Captured, ManualClock, Script, capture, scripted_transport
 
-__all__ = ["HTTP", "MistralDriver", "llm_spans"]
-
 collect_ignore_glob = [] if find_spec("mistralai") else ["test_*.py"]
 
 HTTP = (

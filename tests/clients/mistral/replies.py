@@ -5,18 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-__all__ = [
-    "DONE",
-    "EMBEDDINGS",
-    "MESSAGES",
-    "USAGE",
-    "chunk",
-    "completion",
-    "event",
-    "text",
-    "thinking",
-]
-
 MESSAGES: Final[Any] = [{"role": "user", "content": "Where is it?"}]
 USAGE: Final = {
     "prompt_tokens": 7,

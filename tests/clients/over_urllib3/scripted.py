@@ -16,8 +16,6 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from latspan.testing import ManualClock, Script
 from latspan.testing._network import Failure, Network, NetworkFailureError, Pipe
 
-__all__ = ["MS", "PHASES", "URL", "manager_over", "network_of", "session_over"]
-
 MS: Final = 1_000_000
 
 URL: Final = "http://model.test/v1/chat/completions"

@@ -25,8 +25,6 @@ from support.bedrock import CONVERSE, knows, make_client
 from tests.clients.conftest import ANTHROPIC, MESSAGES, OPENAI
 from tests.support.tls import CERTIFICATE, trusting_context
 
-__all__ = ["PROGRAMS", "Program", "Setting", "with_every_program", "with_every_program_marked"]
-
 _GOOD_BYE_S: Final = 10.0
 
 Hear = Callable[[object], None]

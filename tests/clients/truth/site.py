@@ -19,8 +19,6 @@ from tests.clients.truth.programs import Program, Setting
 from tests.clients.truth.situations import Situation
 from tests.support.road import road_to
 
-__all__ = ["Site", "Visit"]
-
 _NAME: Final = "model.test"
 
 

@@ -12,8 +12,6 @@ from latspan.integrations import Outcome
 from latspan.testing import Ending, PayloadPart, Script, Step
 from tests.support.road import Conditions
 
-__all__ = ["SITUATIONS", "Situation", "in_every_situation"]
-
 _NO_ROAD: Final = Conditions()
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
-__all__ = ["CallMade", "Client", "RequestMade", "StageMade"]
-
 _ATTEMPTS: Final = 4
 _REFUSED_MS: Final = 15.0
 

@@ -13,8 +13,6 @@ from typing import Final
 
 from support.simulation._scenario import HEALTHY, Length, Scenario, Work
 
-__all__ = ["FAULTS", "SERVER_CAUSES", "Fault", "noisy", "scenario_of", "spread_out"]
-
 Change = Callable[[Scenario, float], Scenario]
 
 SERVER_CAUSES: Final = frozenset(

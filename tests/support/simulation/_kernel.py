@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Generator
 from typing import Final
 
-__all__ = ["Event", "Kernel", "Process", "Slots", "ns"]
-
 Process = Generator["int | Event", None, None]
 
 

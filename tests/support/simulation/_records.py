@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
-__all__ = ["records_of", "requests_of", "write_recording"]
-
 _EPOCH_NS: Final = 1_790_000_000_000_000_000
 _ROUTES: Final = ("/chat", "/search", "/summary", "/agent")
 _TENANTS: Final = ("t1", "t2", "t3", "t4", "t5", "t6")

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-__all__ = ["HEALTHY", "Length", "Scenario", "Work"]
-
 
 class Length(NamedTuple):
     """

@@ -12,8 +12,6 @@ from support.simulation._scenario import Scenario
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-__all__ = ["Replica", "Sequence"]
-
 _IDLE_NS = 30_000_000_000
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["text_of"]
-
 
 def text_of(line: bytes | str) -> str:
     """Return the text of a line of a stream of chat completions; empty if it has none."""

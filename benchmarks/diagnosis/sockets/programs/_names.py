@@ -6,8 +6,6 @@ import socket
 import time
 from typing import Any
 
-__all__ = ["slow_names"]
-
 
 def slow_names(ms: float) -> None:
     """Let each look-up of a name in this process take longer."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-__all__ = ["MODEL_URL", "SETTING", "SPARE_URL", "Background", "Call", "Request", "Setting", "Step"]
-
 Range = tuple[float, float]
 """Smallest and largest value of a number that is drawn for each request."""
 

@@ -10,8 +10,6 @@ from http.client import HTTPConnection
 
 from _setting import SETTING
 
-__all__: list[str] = []
-
 
 def user(start: float, port: int, numbers: list[int]) -> None:
     """Send a share of the requests, and read the answers."""

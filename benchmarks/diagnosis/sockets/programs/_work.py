@@ -16,17 +16,6 @@ from _setting import SETTING, Background, Call, Request, Step
 
 import latspan
 
-__all__ = [
-    "AsyncSend",
-    "Errors",
-    "Send",
-    "answer",
-    "answer_async",
-    "ask",
-    "ask_async",
-    "start_background",
-]
-
 Errors = tuple[type[Exception], ...]
 """Exceptions of a client library that end a call."""
 

@@ -46,10 +46,7 @@ if TYPE_CHECKING:
     from latspan._live.instrument._exchange import Exchange
     from latspan._live.instrument._first_streams import aiter_watched, iter_watched
     from latspan._live.instrument._hooks import (
-        Attempt,
         Call,
-        SentRequest,
-        inside,
         is_switched_on,
         open_call,
         patch_request_builder,
@@ -75,6 +72,8 @@ if TYPE_CHECKING:
     from latspan._live.instrument._urls import is_excluded, port_of, sent_request
     from latspan._live.instrument._warm import WarmupResult, warm
     from latspan._live.instrument._warmer import UnderlyingClient, Warmer
+    from latspan._live.operations import SentRequest, inside
+    from latspan._model.timeline import Attempt
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
@@ -153,7 +152,7 @@ __all__ = [
 # OpenTelemetry. An application that only decorates its own functions needs none of these until it
 # is configured.
 _FOR_INTEGRATIONS = {
-    "Attempt": "_hooks",
+    "Attempt": "latspan._model.timeline",
     "BODIES_ARE_FOLLOWED": "_bodies",
     "BodyTracker": "_bodies",
     "Call": "_hooks",
@@ -161,7 +160,7 @@ _FOR_INTEGRATIONS = {
     "Instrumentor": "_instrumentor",
     "ModelMethod": "_methods",
     "Patches": "_patching",
-    "SentRequest": "_hooks",
+    "SentRequest": "latspan._live.operations",
     "ServerRequest": "_served",
     "ServerTimingHeader": "_timings",
     "StreamTracker": "_streams",
@@ -177,7 +176,7 @@ _FOR_INTEGRATIONS = {
     "body_tracker": "_bodies",
     "closing_of": "_close_hooks",
     "impersonate": "_patching",
-    "inside": "_hooks",
+    "inside": "latspan._live.operations",
     "is_excluded": "_urls",
     "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",

@@ -29,8 +29,6 @@ from typing import Final
 from latspan._model.timeline import NO_CHUNK, READER_BOUND_NS, Reads
 from latspan._model.wire import ChunkKind
 
-__all__ = ["Arrivals"]
-
 _END_MARK: Final = int(ChunkKind.EMPTY)
 """Kind of a read that only completed the end mark of a stream."""
 

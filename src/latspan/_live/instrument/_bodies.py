@@ -25,15 +25,6 @@ from latspan._model.segments import Outcome
 from latspan._model.timeline import Attempt
 from latspan._model.wire import ApiFormat, Framing, StreamReader, framing_of, open_reader
 
-__all__ = [
-    "BODIES_ARE_FOLLOWED",
-    "BodyTracker",
-    "body_tracker",
-    "claim_body",
-    "follows_bodies",
-    "track_body",
-]
-
 BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
 """Attribute of a response class whose read methods are hooked."""
 

@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from latspan._live.instrument._bodies import BodyTracker
 
-__all__ = ["aiter_tracked_body", "iter_tracked_body"]
-
 _T = TypeVar("_T", bound=bytes)
 
 

@@ -11,8 +11,6 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-__all__ = ["aclosing_of", "closing_of"]
-
 
 class _Watching(Protocol):
     def closing(self) -> None: ...

@@ -37,17 +37,6 @@ from latspan._model.wire import FETCH_RESPONSE
 if TYPE_CHECKING:
     from latspan._live.instrument._patching import Patches
 
-__all__ = [
-    "OFFICIAL_INFERENCE_KEY",
-    "has_global_provider",
-    "is_instrumented",
-    "left_to_owner",
-    "llm_span",
-    "metrics_emitted_by_other",
-    "on_other_end",
-    "track_inside",
-]
-
 OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 """Context key under which `opentelemetry-util-genai` 1.3 stores the open inference."""
 

@@ -12,8 +12,6 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Run", "ScopeManager", "named_scope", "scope_entering", "target_of", "wrapped"]
-
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 _P = ParamSpec("_P")

@@ -31,24 +31,6 @@ if TYPE_CHECKING:
 
     from latspan._live.instrument._instrumentor import Instrumentor
 
-__all__ = [
-    "DISABLING_VARIABLES",
-    "Integration",
-    "IntegrationStatus",
-    "auto_instrument",
-    "awaited_packages",
-    "disabled_by",
-    "instrumented",
-    "instrumented_libraries",
-    "instrumentor_of",
-    "integrations",
-    "loaded_clients",
-    "note_patched",
-    "note_switched_on",
-    "patched_libraries",
-    "uninstrument",
-]
-
 _GROUP: Final = "opentelemetry_instrumentor"
 _PREFIX: Final = "latspan_"
 _OWN_VARIABLE: Final = "LATSPAN_DISABLED_INSTRUMENTATIONS"

@@ -10,7 +10,7 @@ from opentelemetry import context, trace
 from latspan._live.instrument._bodies import track_body
 from latspan._live.instrument._coexistence import is_instrumented
 from latspan._live.instrument._first_streams import watch_stream
-from latspan._live.instrument._hooks import Attempt, adopt_llm_span, open_exchange
+from latspan._live.instrument._hooks import adopt_llm_span, open_exchange
 from latspan._live.instrument._outcomes import FIRST_ERROR_STATUS, error_type_of, outcome_of
 from latspan._live.operations import (
     REDIRECTS,
@@ -22,9 +22,7 @@ from latspan._live.operations import (
 )
 from latspan._live.otel.context_keys import is_http_suppressed
 from latspan._model.segments import Outcome
-from latspan._model.timeline import answering
-
-__all__ = ["Exchange"]
+from latspan._model.timeline import Attempt, answering
 
 
 class Exchange:

@@ -20,8 +20,6 @@ from typing import Final
 from latspan._live.instrument._bodies import follows_bodies
 from latspan._live.operations import Operation
 
-__all__ = ["aiter_watched", "iter_watched", "watch_stream"]
-
 _WATCH: Final = "_latspan_watch"
 """Attribute of a response that holds the watch of its bytes."""
 

@@ -28,31 +28,16 @@ from latspan._live.operations import (
     Operation,
     SentRequest,
     active_operation,
-    inside,
 )
 from latspan._live.otel.context_keys import current_span, is_http_suppressed
 from latspan._live.otel.context_keys import is_suppressed as is_all_suppressed
 from latspan._live.otel.spans import AttributeValue, EnrichingSink
 from latspan._live.process.runtime import current_runtime
 from latspan._model.segments import Outcome
-from latspan._model.timeline import Attempt
 from latspan._model.wire import FETCH_RESPONSE, ApiFormat, copy_fields
 
 if TYPE_CHECKING:
     from latspan._live.instrument._patching import Patches
-
-__all__ = [
-    "Attempt",
-    "Call",
-    "SentRequest",
-    "inside",
-    "is_suppressed",
-    "is_switched_on",
-    "open_call",
-    "open_exchange",
-    "patch_request_builder",
-    "requests_usage",
-]
 
 
 class Call(Protocol):

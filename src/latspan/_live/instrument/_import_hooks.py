@@ -28,8 +28,6 @@ from typing import Any, Protocol
 
 import wrapt
 
-__all__ = ["stop_awaiting", "when_imported"]
-
 _awaiting: dict[tuple[str, Callable[[], None]], bool] = {}
 """Functions to call when a module has been imported. Changed by atomic operations only."""
 

@@ -17,8 +17,6 @@ from latspan._live.process.runtime import start_if_expected
 if TYPE_CHECKING:
     from latspan._live.instrument._warmer import UnderlyingClient
 
-__all__ = ["Instrumentor", "package_of", "triggers_of"]
-
 
 class Instrumentor(ABC):
     """

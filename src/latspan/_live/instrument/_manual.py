@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from latspan._live.operations import LocalScope
     from latspan._live.otel.spans import AttributeValue
 
-__all__ = ["OpenScope", "OperationScope", "attributes", "request"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

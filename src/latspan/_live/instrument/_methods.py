@@ -41,8 +41,6 @@ from latspan._live.instrument._responses import (
 from latspan._live.operations import ModelCall, active_operation
 from latspan._live.process.runtime import current_runtime
 
-__all__ = ["CallFactory", "ModelMethod", "patch_method", "unless_inside", "with_names"]
-
 _START = "the start of a call"
 
 CallFactory = Callable[[Any, Mapping[str, Any]], Call | None]

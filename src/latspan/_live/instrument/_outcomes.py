@@ -12,15 +12,6 @@ from latspan._model.segments import Outcome
 if TYPE_CHECKING:
     from latspan._model.timeline import Attempt
 
-__all__ = [
-    "FIRST_ERROR_STATUS",
-    "error_type_of",
-    "failure_of",
-    "is_error",
-    "outcome_of",
-    "outcome_of_status",
-]
-
 FIRST_ERROR_STATUS = 400
 """Lowest HTTP status code of an error."""
 _TOO_MANY_REQUESTS = 429

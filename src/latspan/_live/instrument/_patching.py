@@ -24,8 +24,6 @@ import wrapt
 from latspan._live.instrument._import_hooks import stop_awaiting, when_imported
 from latspan.errors import InstrumentationError
 
-__all__ = ["Patches", "Wrapper", "as_coroutine_function", "impersonate"]
-
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

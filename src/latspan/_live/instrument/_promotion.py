@@ -21,8 +21,6 @@ from latspan._model.wire.openai_chat import OPENAI_CHAT
 from latspan._model.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan._model.wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
 
-__all__ = ["formats_of", "promoted"]
-
 # Google's and Cohere's come first: in their events, the arguments of a tool call or a document may
 # be the application's own JSON, in which a pattern of another API could match.
 _ASKED: Final = (

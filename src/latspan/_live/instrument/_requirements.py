@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from latspan._base.log import warn_once
 
-__all__ = ["Conflict", "conflict_with", "holds", "library_of", "version_of"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _CLAUSE: Final = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
 _VERSION: Final = re.compile(r"^Version: *(\S+) *$", re.MULTILINE)

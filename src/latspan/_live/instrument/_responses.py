@@ -22,15 +22,6 @@ from latspan._live.instrument._stream_classes import HOOKED, GeneratorTracker, t
 from latspan._live.instrument._streams import aiter_tracked, iter_tracked
 from latspan._live.operations import ModelCall
 
-__all__ = [
-    "named_like",
-    "track_async_generator",
-    "track_contained",
-    "track_generator",
-    "track_http_response",
-    "track_response",
-]
-
 _T = TypeVar("_T")
 
 

@@ -46,8 +46,6 @@ from latspan._model.metrics import MetricValue
 from latspan._model.segments import Kind, Outcome, Side, Stage
 from latspan._model.timeline import ChildInterval
 
-__all__ = ["ServerRequest"]
-
 _FIRST_SERVER_ERROR: Final = 500
 _METHODS: Final = frozenset(
     ("GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "QUERY")

@@ -26,14 +26,6 @@ from latspan._live.instrument._streams import StreamTracker, aiter_tracked, iter
 from latspan._live.operations import ModelCall
 from latspan.errors import InstrumentationError
 
-__all__ = [
-    "HOOKED",
-    "GeneratorTracker",
-    "patch_stream",
-    "patch_stream_holder",
-    "track_stream",
-]
-
 _TRACKER: Final = "_latspan_tracker"
 """Attribute of a stream that holds its tracker."""
 

@@ -29,8 +29,6 @@ from latspan._live.operations import ModelCall
 from latspan._model.segments import Outcome
 from latspan._model.wire import ApiFormat, ChunkKind, ContentShape
 
-__all__ = ["StreamTracker", "aiter_tracked", "iter_tracked"]
-
 _T = TypeVar("_T")
 
 _KINDS: Final = frozenset(map(int, ChunkKind))

@@ -10,8 +10,6 @@ from latspan._live.instrument._served import ServerRequest
 from latspan._model.segments import STAGE_KINDS
 from latspan._model.wire import server_timing
 
-__all__ = ["ServerTimingHeader"]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerTimingHeader:

@@ -18,8 +18,6 @@ from latspan._model.segments import Outcome
 if TYPE_CHECKING:
     from latspan._live.otel.spans import AttributeValue, OpenSpan
 
-__all__ = ["traced"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

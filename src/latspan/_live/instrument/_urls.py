@@ -17,8 +17,6 @@ from latspan._base.log import warn_once
 from latspan._live.operations import SentRequest
 from latspan._live.process.runtime import current_runtime
 
-__all__ = ["address_of", "is_excluded", "port_of", "sent_request"]
-
 _ALL: Final = "OTEL_PYTHON_EXCLUDED_URLS"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 

@@ -18,8 +18,6 @@ from latspan._model.timeline import Attempt
 from latspan._model.units import in_unit
 from latspan.errors import ConfigError, InstrumentationError
 
-__all__ = ["WarmupResult", "warm"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmupResult:

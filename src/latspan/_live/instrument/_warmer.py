@@ -8,8 +8,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from latspan._model.timeline import Attempt
 
-__all__ = ["UnderlyingClient", "Warmer", "WarmsTransport"]
-
 
 class Warmer(Protocol):
     """

@@ -18,8 +18,6 @@ from latspan._live.otel.spans import AttributeValue
 from latspan._model.metrics import MetricValue, time_per_output_token
 from latspan._model.segments import Outcome
 
-__all__ = ["MAX_CUSTOM", "NOTHING_MORE", "Annotations", "Generation", "Known"]
-
 MAX_CUSTOM: Final = 1_000
 """Maximum number of the application's own attributes held for a request or stage."""
 

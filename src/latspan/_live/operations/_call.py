@@ -18,8 +18,6 @@ from latspan._model.wire import ApiFormat
 if TYPE_CHECKING:
     from latspan._live.operations._http_exchange import HttpExchange
 
-__all__ = ["ModelCall"]
-
 
 class ModelCall(Operation):
     """One logical call of a model; its HTTP requests are its attempts."""

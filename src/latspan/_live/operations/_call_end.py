@@ -49,8 +49,6 @@ from latspan._model.timeline import (
 from latspan._model.tokens import TokenSource
 from latspan._model.wire import INFERENCES, ApiFormat, ChunkKind
 
-__all__ = ["FinishedCall", "ObservedCall", "finished_call", "publish"]
-
 
 class ObservedCall(NamedTuple):
     """

@@ -26,8 +26,6 @@ from latspan._model.wire import (
     to_plain,
 )
 
-__all__ = ["details", "with_content"]
-
 
 def with_content(
     summary: ResponseSummary,

@@ -9,8 +9,6 @@ from typing import Final
 from latspan._model.segments import Source, totals
 from latspan._model.timeline import ChildInterval
 
-__all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside", "Place"]
-
 Inside = ChildInterval | Callable[[int], ChildInterval]
 """
 Call, stage or HTTP exchange inside a request or stage.

@@ -17,21 +17,6 @@ from latspan._live.otel.spans import AttributeValue
 from latspan._live.process.runtime import Runtime
 from latspan._model.segments import Kind
 
-__all__ = [
-    "Entered",
-    "ambient_attributes",
-    "convention_labels",
-    "custom_attributes",
-    "custom_series",
-    "inside",
-    "propagates_here",
-    "replaced_attributes",
-    "series_attributes",
-    "span_attributes",
-    "with_attribute_of",
-    "with_attributes",
-]
-
 _T = TypeVar("_T")
 
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = {}

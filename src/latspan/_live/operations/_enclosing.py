@@ -8,17 +8,6 @@ from typing import Final, NamedTuple, Protocol
 from latspan._live.operations._contents import Contents, Inside
 from latspan._model.segments import Side
 
-__all__ = [
-    "NO_SCOPE",
-    "RemoteScope",
-    "Scope",
-    "ScopeIds",
-    "active_scope",
-    "current_scope",
-    "enclosing_scopes",
-    "is_left_over",
-]
-
 
 class ScopeIds(NamedTuple):
     """

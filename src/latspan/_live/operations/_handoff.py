@@ -51,8 +51,6 @@ from latspan._model.timeline import ChildInterval
 from latspan._model.units import from_unit
 from latspan._model.wire import server_timing
 
-__all__ = ["Handoff", "attached", "handoff_here"]
-
 _SIDE: Final = "latspan-side"
 _ATTRIBUTE_HEADERS: Final = {
     name: f"latspan-{name.replace('_', '-')}"

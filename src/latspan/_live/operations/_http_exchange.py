@@ -28,8 +28,6 @@ from latspan._model.segments import NOT_READ, Kind, exchange_segment
 from latspan._model.timeline import ChildInterval
 from latspan._model.wire import ApiFormat
 
-__all__ = ["HttpExchange"]
-
 _MAX_HOSTS: Final = 50
 """
 Maximum number of hosts with a segment of their own. A crawler contacts any number of hosts, and

@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from latspan._live.operations._scope import LocalScope
     from latspan._live.process.runtime import Runtime
 
-__all__ = [
-    "TentativeEnd",
-    "abandon_open_operations",
-    "active_operation",
-    "current_operation",
-    "end_left_operations",
-    "open_operations",
-    "open_scopes",
-]
-
 current_operation: ContextVar[Operation | None] = ContextVar("latspan_call", default=None)
 """Operation of the current context. It may have ended, see :func:`active_operation`."""
 

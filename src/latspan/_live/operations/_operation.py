@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from latspan._live.operations._call_end import ObservedCall
     from latspan._model.timeline import Timeline
 
-__all__ = ["Operation"]
-
 
 class Operation(ResponseParts):
     """

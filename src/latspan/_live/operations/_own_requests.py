@@ -30,8 +30,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
-__all__ = ["REDIRECTS", "OwnRequests", "SentRequest", "UnderWay"]
-
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """HTTP status codes of a response that names another URL for the request."""
 

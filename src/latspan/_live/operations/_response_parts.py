@@ -14,8 +14,6 @@ from latspan._base.internal_errors import handle_internal_errors, log_internal_e
 from latspan._model.timeline import Reads
 from latspan._model.wire import ApiFormat, copied, has_finish_reason
 
-__all__ = ["ResponseParts"]
-
 _LAST_PARTS: Final = 3
 """Parts kept after the first: finish reason, usage and server timings may be in three parts."""
 

@@ -20,8 +20,6 @@ from latspan._model.wire import (
     events_in,
 )
 
-__all__ = ["ResponseSummary", "lowered_headers", "summarize_response"]
-
 _NOTHING: Final[Mapping[str, AttributeValue]] = {}
 _NO_CHOICES: Final[Mapping[int, str | None]] = {}
 _NO_NAMES: Final = frozenset[str]()

@@ -59,8 +59,6 @@ from latspan._live.process.runtime import Runtime
 from latspan._model.segments import STAGE_KINDS, Kind, Outcome, Side, Source
 from latspan._model.wire import server_timing
 
-__all__ = ["LocalScope", "request_around"]
-
 _next_id: Final = count(1).__next__
 _GIVEN_UP: Final = frozenset({Outcome.CLOSED_EARLY, Outcome.CANCELLED})
 """Outcomes of a request whose client no longer waits for the response."""

@@ -44,9 +44,6 @@ from latspan._model.segments import (
 from latspan._model.timeline import ChildInterval, ScopeTimeline, scope_timeline
 from latspan._model.tokens import TokenCounts, TokenSource
 
-__all__ = ["FinishedScope", "ObservedScope", "finished_scope", "publish_scope"]
-
-
 _NO_ANNOTATIONS: Final = Annotations()
 
 

@@ -21,14 +21,6 @@ from typing import Any, Final
 from opentelemetry import context, trace
 from opentelemetry.context import Context
 
-__all__ = [
-    "current_span",
-    "is_http_suppressed",
-    "is_suppressed",
-    "suppress_instrumentation",
-    "with_current_span",
-]
-
 _CURRENT_SPAN: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))
 """OpenTelemetry's own context key. It has a random suffix and no public name."""
 

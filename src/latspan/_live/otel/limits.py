@@ -10,8 +10,6 @@ from typing import Any
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.trace import SpanLimits
 
-__all__ = ["always_within", "limited", "limited_to"]
-
 
 def always_within(limits: SpanLimits) -> float:
     """

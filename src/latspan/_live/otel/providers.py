@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from opentelemetry import trace
 
-__all__ = ["has_log_processors", "has_span_processors", "is_unset"]
-
 _UNSET: Final = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
 
 

@@ -14,8 +14,6 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 
-__all__ = ["ConstantDecisions", "constant_decisions", "looks_at_the_trace_alone"]
-
 _BY_TRACE: Final = frozenset({StaticSampler, TraceIdRatioBased})
 """The SDK's samplers whose decision depends only on the trace."""
 

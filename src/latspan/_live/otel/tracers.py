@@ -26,8 +26,6 @@ from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, SynchronousMultiS
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-__all__ = ["Processors", "is_known", "limits_of", "scope_of"]
-
 _LIMITS: Final = "_span_limits"
 _SCOPE: Final = "_instrumentation_scope"
 _USED: Final = ("sampler", "resource", "span_processor", "id_generator", _LIMITS, _SCOPE)

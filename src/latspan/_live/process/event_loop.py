@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     # An application that does not use asyncio does not have to load it.
     from asyncio import AbstractEventLoop
 
-__all__ = ["EventLoops", "LoopWatch"]
-
 _PERIOD_NS: Final = 10 * NS_PER_MS
 """
 Period of the timer, in nanoseconds.

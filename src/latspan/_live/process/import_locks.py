@@ -29,8 +29,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Imports"]
-
 _RETRY_S: Final = 0.005
 """Seconds until the locks are tried again after one was taken."""
 

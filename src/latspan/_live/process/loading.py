@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from latspan._live.otel.export import IntervalExporter
     from latspan._model.recording import Snapshot
 
-__all__ = ["DeferredExporter", "DeferredIntervalExporter", "Loader", "load_later_modules"]
-
 _T_co = TypeVar("_T_co", covariant=True)
 
 _MAX_WAIT_S: Final = 5.0

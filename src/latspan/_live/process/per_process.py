@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from latspan._base.fork import register_after_fork
 
-__all__ = ["PerProcess"]
-
 _T = TypeVar("_T")
 
 

@@ -48,23 +48,6 @@ if TYPE_CHECKING:
     from latspan._model.tokens import TokenCounts
     from latspan._model.wire import Content
 
-__all__ = [
-    "EmitEvent",
-    "Observation",
-    "Runtime",
-    "current_runtime",
-    "drain_before_flush",
-    "expect_no_start",
-    "expect_start",
-    "install_runtime",
-    "instrumentation_requested",
-    "no_watch",
-    "override_runtime",
-    "start_if_expected",
-    "when_instrumentation_is_requested",
-]
-
-
 _WATCHED_STREAMS: Final = 2
 """Number of streams with a finish reason up to which those of a server are watched."""
 _MAX_STREAM_KINDS: Final = 256

@@ -48,8 +48,6 @@ from typing import Final
 
 from latspan._base.internal_errors import handle_internal_errors, log_internal_error
 
-__all__ = ["Delivery", "handle_sigterm", "wake_sigterm"]
-
 _BUSY: Final = frozenset({"_frozen_importlib", "importlib", "latspan", "logging", "opentelemetry"})
 """Packages whose code may hold a lock that the export needs."""
 

@@ -43,8 +43,6 @@ from typing import Any, Final, Protocol
 
 from latspan._base.internal_errors import handle_internal_errors
 
-__all__ = ["Watched", "wake"]
-
 _GRACE_S: Final = 0.5
 """Time in which the main thread has to begin to handle the signal, in seconds."""
 

@@ -39,9 +39,6 @@ from latspan._base.fork import register_after_fork
 from latspan._base.log import logger
 from latspan._base.slices import Slices, give_way
 
-__all__ = ["Worker"]
-
-
 _LIMIT: Final = 10_000
 """Maximum number of queued jobs. Past it, ``submit`` runs the job on the caller's thread."""
 

@@ -11,8 +11,6 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import Final, NamedTuple
 
-__all__ = ["Decisions", "Ended", "Window"]
-
 # Shares of the configured ratio: for the slowest traces, for late first tokens, and for the
 # random sample. The rest of the ratio is for failures and unusual durations. The shares were chosen
 # with the simulation in the tests.

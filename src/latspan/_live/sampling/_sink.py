@@ -16,8 +16,6 @@ from latspan._live.sampling._trace_buffer import HeldTrace, TraceBuffer
 from latspan._model.segments import Outcome
 from latspan._model.units import from_unit
 
-__all__ = ["SamplingSink"]
-
 
 class SamplingSink:
     """

@@ -27,8 +27,6 @@ from latspan._base.fork import register_after_fork
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.sampling._decisions import Decisions, Ended
 
-__all__ = ["HeldTrace", "TraceBuffer"]
-
 MAX_SPANS_PER_TRACE: Final = 500
 """Maximum number of held spans of a trace, without children. Others are lost if it is kept."""
 

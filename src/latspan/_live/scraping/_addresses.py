@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["Address", "address_of"]
-
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PAGES: Final = ("/metrics", "/slots")
 

@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from latspan._base.newest import newest
 
-__all__ = ["GcPauses"]
-
 _KEPT: Final = 4096
 
 

@@ -11,8 +11,6 @@ from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.scraping._sample_buffer import Sample
 
-__all__ = ["Host"]
-
 _NS_PER_US: Final = 1_000
 
 # cgroup v2 reports the throttled time in microseconds, v1 in nanoseconds.

@@ -18,8 +18,6 @@ from latspan import semconv
 from latspan._live.scraping._sample_buffer import Sample
 from latspan.errors import MissingExtraError
 
-__all__ = ["read_metrics", "read_slots", "require_parser"]
-
 _MAX_LINES: Final = 5_000
 """Maximum number of known series on one page: 100 engines of a large server have about 1,000."""
 

@@ -16,8 +16,6 @@ from latspan._base.fork import register_after_fork
 from latspan._base.internal_errors import handle_internal_errors
 from latspan._live.otel.context_keys import suppress_instrumentation
 
-__all__ = ["Poller", "next_due"]
-
 
 def next_due(due: float, now: float, interval: float) -> float:
     """

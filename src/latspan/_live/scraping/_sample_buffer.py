@@ -10,8 +10,6 @@ from typing import Final
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._base.newest import newest
 
-__all__ = ["Sample", "SampleBuffer"]
-
 _KEPT_S: Final = 600
 _MAX_KEPT: Final = 10_000
 

@@ -21,8 +21,6 @@ from latspan._base.shown import address, foreign
 from latspan._live.scraping._pages import read_metrics, read_slots
 from latspan._live.scraping._sample_buffer import Sample, SampleBuffer
 
-__all__ = ["ScrapeTarget", "Server"]
-
 _MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a page in bytes: ten times the page of a server with many models."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from latspan._live.scraping._gc import GcPauses
     from latspan._live.scraping._server import Server
 
-__all__ = ["Monitor"]
-
 
 class Monitor:
     """

@@ -10,8 +10,6 @@ from typing import Final
 from latspan._base import shown as _shown
 from latspan.errors import ConfigError
 
-__all__ = ["check_api_variables", "propagates"]
-
 _TRACE_CONTEXT: Final = "tracecontext"
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from latspan._live.scraping import Monitor
     from latspan._live.sdk._span_export import SpanExport
 
-__all__ = ["Assembly"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Assembly:

@@ -33,16 +33,6 @@ from latspan.errors import UnknownNameError
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-__all__ = [
-    "Config",
-    "default_attributes",
-    "expectations",
-    "is_exported",
-    "otlp_target",
-    "read_config",
-    "with_parameters_of",
-]
-
 _PREFIX: Final = "LATSPAN_"
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

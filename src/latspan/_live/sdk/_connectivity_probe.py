@@ -41,8 +41,6 @@ from latspan._live.sdk._endpoints import Protocol, Signal
 if TYPE_CHECKING:
     from latspan._live.otel.export._http_session import HttpSession
 
-__all__ = ["ProbeResult", "explained", "probe_exports"]
-
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ELSEWHERE: Final = "that is a login page or a proxy: use the receiver's own address"
 _TOO_BUSY: Final = "the receiver is temporarily unavailable; programs wait and retry"

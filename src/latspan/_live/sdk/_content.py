@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from latspan._model.tokens import Encoding
     from latspan._model.wire import Content
 
-__all__ = ["Capture", "Events", "capture", "token_counter"]
-
 _T = TypeVar("_T")
 
 

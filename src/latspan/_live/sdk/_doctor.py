@@ -24,8 +24,6 @@ from latspan._live.sdk._variables import (
 )
 from latspan._version import __version__
 
-__all__ = ["Conflict", "Examination", "Setting", "examine"]
-
 _TELEMETRY: Final = (
     "opentelemetry-api",
     "opentelemetry-sdk",

@@ -10,15 +10,6 @@ from latspan._base import shown as _shown
 from latspan._base.log import warn_once
 from latspan.errors import ConfigError
 
-__all__ = [
-    "OtlpTarget",
-    "Protocol",
-    "Signal",
-    "check_base",
-    "is_switched_off",
-    "target_for",
-]
-
 Protocol = Literal["http/protobuf", "grpc"]
 Signal = Literal["traces", "metrics", "logs"]
 

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from latspan._live.sdk._endpoints import OtlpTarget, Protocol, Signal
     from latspan._model.recording import Recorder
 
-__all__ = [
-    "check_exporter",
-    "event_exporter",
-    "exporter_imports",
-    "metrics_exporter",
-    "payload_exporter",
-    "span_exporter",
-]
-
 _SDK: Final = {"opentelemetry.sdk.trace": "opentelemetry-sdk", "google.protobuf": "protobuf"}
 
 _PACKAGES: Final[Mapping[Protocol, Mapping[str, str]]] = {

@@ -7,8 +7,6 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from latspan._live.sdk._span_export import SpanExport
 
-__all__ = ["Lead", "is_latspans", "route_to"]
-
 
 class Lead(SpanProcessor):
     """

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from latspan._live.sdk._observer import Observer
     from latspan._model.recording import Snapshot
 
-__all__ = ["configure", "export_at_sigterm", "force_flush", "shutdown", "snapshot", "stop_polling"]
-
 _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
 _HANDOVER_TIMEOUT_S: Final = 30.0

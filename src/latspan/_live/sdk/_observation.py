@@ -17,21 +17,6 @@ from typing import Any, Final, Literal
 
 from latspan._base.shown import printable
 
-__all__ = [
-    "Configured",
-    "Exported",
-    "Finding",
-    "Library",
-    "ProcessObservation",
-    "exports_of",
-    "findings_of",
-    "labels_of",
-    "libraries_of",
-    "read_observations",
-    "recorded_in",
-    "write_observation",
-]
-
 Configured = Literal["program", "latspan run"]
 
 _CONFIGURE_FIRST: Final = "call latspan.configure() before the program's first call"

@@ -49,8 +49,6 @@ from latspan._model.segments import Kind
 if TYPE_CHECKING:
     from latspan._live.sdk._assembly import Assembly
 
-__all__ = ["Observer"]
-
 _OURS: Final = "latspan"
 _MODULES_OF_COPIES: Final[Mapping[str, str]] = {
     "aiohttp": "client",

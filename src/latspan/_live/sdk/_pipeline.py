@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from latspan._model.tokens import TokenCounts
     from latspan._model.wire import Content
 
-__all__ = ["assemble"]
-
 _LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
 """
 Time after which a stream that the caller stopped reading ends and is counted in the next interval.

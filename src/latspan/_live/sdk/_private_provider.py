@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from latspan._live.sdk._span_export import SpanExport
 
-__all__ = ["PrivateSpans", "private_spans"]
-
 _READ_BY_THE_SDK: Final = re.compile(r"OTEL_(\w+_LIMIT|TRACES_SAMPLER\w*|EXPERIMENTAL_\w+)")
 """Variables that the SDK reads for a provider; it raises if it cannot use a value."""
 

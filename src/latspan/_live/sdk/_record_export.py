@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from latspan._model.recording import RequestRecord
     from latspan._model.recording.folder import RecordFile
 
-__all__ = ["RECORDS_FOLDER", "RecordOutputs", "recording_folders", "writes_records"]
-
 _BYTES_PER_MB: Final = 1_000_000
 
 _CONSOLE_TIMEOUT_S: Final = 1.0

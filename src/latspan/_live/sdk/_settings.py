@@ -16,24 +16,6 @@ from latspan._live.scraping import address_of
 from latspan._live.sdk._endpoints import check_base
 from latspan.errors import ConfigError
 
-__all__ = [
-    "SettingKind",
-    "addresses",
-    "choice",
-    "endpoint",
-    "folder",
-    "fraction",
-    "headers",
-    "integer",
-    "kind_of",
-    "names",
-    "nearest",
-    "number",
-    "provider",
-    "switch",
-    "text",
-]
-
 _METADATA: Final = "latspan.kind"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})

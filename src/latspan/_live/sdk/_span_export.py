@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from latspan._live.otel.export import OtlpSpans
     from latspan._live.sdk._span_queue import Item
 
-__all__ = ["SpanExport"]
-
-
 _TOO_LARGE: Final = "a single one is too large for the receiver, or cannot be encoded"
 
 _ACCEPTED_BY_ALL: Final = 65_536

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._base.slices import give_way
 
-__all__ = ["SpanQueue"]
-
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.trace import ReadableSpan

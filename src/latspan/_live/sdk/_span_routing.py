@@ -17,8 +17,6 @@ from latspan._live.process.runtime import drain_before_flush
 from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL
 
-__all__ = ["SpanRouter"]
-
 _DROPPED: Final = (
     "OpenTelemetry spans of the application are dropped, because no tracer provider is set;"
     " hint: latspan.configure(set_global_provider=True) exports them with latspan's spans"

@@ -20,8 +20,6 @@ from latspan._live.instrument import instrumented_libraries
 from latspan._live.sdk._config import Config, is_exported, otlp_target
 from latspan._live.sdk._endpoints import Signal
 
-__all__ = ["StartLine", "endpoint_of"]
-
 _APPLICATION: Final = "the application's tracer provider"
 
 

@@ -18,14 +18,6 @@ from latspan._live.sdk._settings import kind_of, nearest
 from latspan._live.sdk._zero_code import INTERNAL_VARIABLES
 from latspan.errors import ConfigError, LatspanError, MissingExtraError
 
-__all__ = [
-    "Readable",
-    "VariableFinding",
-    "examine_variables",
-    "misspelt_otlp",
-    "readable_config",
-]
-
 _PREFIX: Final = "LATSPAN_"
 _FOR_LATSPAN, _FOR_ALL = DISABLING_VARIABLES
 _OURS: Final = "latspan_"

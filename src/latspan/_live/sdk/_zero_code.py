@@ -19,15 +19,6 @@ from latspan.errors import LatspanError
 if TYPE_CHECKING:
     from latspan._live.sdk._observer import Observer
 
-__all__ = [
-    "INTERNAL_VARIABLES",
-    "OBSERVATION_FOLDER",
-    "after_opentelemetry",
-    "environment_for",
-    "requests_export",
-    "start",
-]
-
 _RUN_PID: Final = "LATSPAN_RUN_PID"
 """Variable with the process that reports if its Python has no latspan; see ``_bootstrap``."""
 

@@ -18,8 +18,6 @@ from latspan.errors import UnknownNameError
 if TYPE_CHECKING:
     from latspan._live.otel.spans import AttributeValue
 
-__all__ = ["Degradation", "annotate", "annotations_here", "mark_degraded", "mark_rejected"]
-
 Degradation = Literal["fallback_model", "feature_off", "output_cut"]
 """Ways in which a response can be degraded."""
 

@@ -19,8 +19,6 @@ from latspan._model.segments import Kind, Outcome
 if TYPE_CHECKING:
     from latspan._live.otel.spans import AttributeValue
 
-__all__ = ["Handoff", "attach", "batch", "handoff"]
-
 
 def handoff(*, waits: str | None = "queue") -> Handoff:
     """

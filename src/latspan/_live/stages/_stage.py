@@ -13,8 +13,6 @@ from latspan.errors import UnknownNameError
 if TYPE_CHECKING:
     from latspan._live.otel.spans import AttributeValue
 
-__all__ = ["kind_of", "stage"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

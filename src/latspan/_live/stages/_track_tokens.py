@@ -13,8 +13,6 @@ from latspan._live.process.runtime import Runtime, current_runtime
 from latspan._live.stages._annotations import annotations_here
 from latspan._model.segments import Kind, Outcome, Stage
 
-__all__ = ["track_tokens"]
-
 _T = TypeVar("_T")
 
 

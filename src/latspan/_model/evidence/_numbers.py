@@ -9,8 +9,6 @@ from typing import Any, Final, cast
 from latspan._model.units import NS_PER, TimeUnit
 from latspan._model.wire import ResponseMetadata, as_number, get_path
 
-__all__ = ["each_ns", "in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
-
 _IMPOSSIBLE_NS: Final = -1
 """Value for an impossible duration; the check against the client's own times rejects it."""
 _LARGE: Final = 2**53

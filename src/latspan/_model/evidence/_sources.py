@@ -17,8 +17,6 @@ from latspan._base.log import warn_once
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["Adapter", "EvidenceSource", "installed_sources"]
-
 _GROUP: Final = "latspan_evidence"
 
 Adapter = Callable[[ResponseMetadata], ReportedTimings | None]

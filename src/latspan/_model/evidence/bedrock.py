@@ -20,8 +20,6 @@ from latspan._model.evidence._numbers import in_body, in_head, in_header, ns, nu
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _HEADER: Final = "x-amzn-bedrock-invocation-latency"
 _IN_BODIES: Final = (
     (("metrics",), "latencyMs"),

@@ -16,8 +16,6 @@ from latspan._model.evidence._numbers import each_ns, in_body, numbers_in
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _TIMES: Final = ("queue_time", "prompt_time", "completion_time", "total_time")
 
 MARKERS: Final = frozenset({"time_info"})

@@ -17,8 +17,6 @@ from latspan._model.evidence._numbers import in_head, in_header, ns
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _HEADER: Final = "x-envoy-upstream-service-time"
 
 MARKERS: Final = frozenset({_HEADER})

@@ -22,8 +22,6 @@ from latspan._model.evidence._numbers import in_body, in_header, ns, number, num
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata, as_number
 
-__all__ = ["MARKERS", "read"]
-
 _FIRST_TOKEN: Final = "server-time-to-first-token"
 _TOTAL: Final = "server-processing-time"
 _TIMES: Final = (_FIRST_TOKEN, _TOTAL, "prefill-queue-duration", "prefill-duration")

@@ -22,8 +22,6 @@ from latspan import semconv
 from latspan._model.evidence._numbers import ns, number, numbers_in
 from latspan._model.segments import ReportedTimings
 
-__all__ = ["read_span"]
-
 
 def read_span(attributes: Mapping[str, Any]) -> ReportedTimings | None:
     """

@@ -18,8 +18,6 @@ from latspan._model.evidence._numbers import in_body, ns, number, numbers_in
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _REQUIRED: Final = ("prompt_time", "completion_time", "total_time")
 _TIMES: Final = (*_REQUIRED, "queue_time")
 

@@ -20,8 +20,6 @@ from latspan._model.evidence._numbers import in_head, in_header, ns
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _OVERHEAD: Final = "x-litellm-overhead-duration-ms"
 _TOTAL: Final = "x-litellm-response-duration-ms"
 

@@ -19,8 +19,6 @@ from latspan._model.evidence._numbers import each_ns, in_body, number, numbers_i
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _COUNTS: Final = frozenset({"prompt_n", "predicted_n"})
 
 MARKERS: Final = frozenset({"timings"})

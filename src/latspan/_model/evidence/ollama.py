@@ -20,8 +20,6 @@ from latspan._model.evidence._numbers import ns, number, numbers_in
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _FIELDS: Final = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 
 MARKERS: Final = frozenset({"total_duration"})

@@ -32,8 +32,6 @@ from latspan._model.evidence._numbers import in_head, ns, numbers_in
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata, server_timing
 
-__all__ = ["MARKERS", "read", "read_gateway"]
-
 _STAGES: Final = ("queue", "model_load", "prefill", "decode")
 _GATEWAY: Final = "gateway"
 _NETWORK: Final = "send_stream"

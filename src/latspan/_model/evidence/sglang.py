@@ -22,8 +22,6 @@ from latspan._model.evidence._numbers import in_body, ns, number, numbers_in
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 MARKERS: Final = frozenset({"meta_info"})
 """Body fields and headers; a response with SGLang's times has at least one of them."""
 

@@ -19,8 +19,6 @@ from latspan._model.evidence._numbers import in_head, in_header, ns
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 _TIMES: Final = ("x-total-time", "x-validation-time", "x-queue-time", "x-inference-time")
 
 MARKERS: Final = frozenset({"x-inference-time"})

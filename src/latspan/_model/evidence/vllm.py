@@ -25,8 +25,6 @@ from latspan._model.evidence._numbers import each_ns, in_body, numbers_in
 from latspan._model.segments import ReportedTimings
 from latspan._model.wire import ResponseMetadata
 
-__all__ = ["MARKERS", "read"]
-
 MARKERS: Final = frozenset({"metrics"})
 """Body fields and headers; a response with vLLM's times has at least one of them."""
 

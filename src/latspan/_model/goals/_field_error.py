@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from latspan.errors import ConfigError
 
-__all__ = ["FieldError"]
-
 
 class FieldError(ConfigError):
     """

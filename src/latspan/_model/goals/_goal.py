@@ -23,14 +23,6 @@ from latspan._model.metrics import LATENCY_METRICS, metric_named
 from latspan._model.units import NS_PER
 from latspan.errors import ConfigError, UnknownNameError
 
-__all__ = [
-    "MAX_LIMIT_NS",
-    "TARGET_METRICS",
-    "PercentileGoal",
-    "parse_percentile_goal",
-    "requested_goal",
-]
-
 TARGET_METRICS: Final = tuple(
     name
     for name, each in LATENCY_METRICS.items()

@@ -23,8 +23,6 @@ from latspan._model.goals._path import (
 )
 from latspan._model.goals._target import BUDGET_COMPONENTS, Budget, Target
 
-__all__ = ["KEYS", "Form", "Key"]
-
 
 class Form(Enum):
     """Form of a value in a file."""

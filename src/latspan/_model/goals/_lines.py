@@ -12,8 +12,6 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-__all__ = ["KeyPath", "lines_of"]
-
 KeyPath = tuple[str | int, ...]
 """Keys from the outermost table inwards, with the index of each element of an array of tables."""
 

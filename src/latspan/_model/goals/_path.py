@@ -18,17 +18,6 @@ from typing import Final, cast
 from latspan._model.goals._field_error import FieldError
 from latspan._model.goals._target import Target
 
-__all__ = [
-    "Arrivals",
-    "CacheState",
-    "Change",
-    "InferencePath",
-    "PromptTemplate",
-    "QualityCheck",
-    "Risk",
-    "TrafficProfile",
-]
-
 _MAY_BE_EMPTY: Final = frozenset({"risks"})
 _MIN_RUNS: Final = 2
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

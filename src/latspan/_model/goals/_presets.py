@@ -9,8 +9,6 @@ from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._model.goals._path import InferencePath, TrafficProfile
 from latspan._model.goals._target import Target
 
-__all__ = ["Preset", "preset_path"]
-
 
 class Preset(StrEnum):
     """Use case with a usual target."""

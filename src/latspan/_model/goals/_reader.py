@@ -33,8 +33,6 @@ from latspan._model.goals._path import (
 from latspan._model.goals._target import Budget, Target
 from latspan.errors import ConfigError, UnknownNameError
 
-__all__ = ["SUFFIX", "file_of", "files_in", "parse_inference_path", "read_inference_path"]
-
 SUFFIX: Final = ".toml"
 
 _HEADS: Final = ("[[target]]", "[traffic]")

@@ -14,8 +14,6 @@ from latspan._model.goals._field_error import FieldError
 from latspan._model.goals._goal import PercentileGoal
 from latspan._model.segments import SegmentName, Stage
 
-__all__ = ["BUDGET_COMPONENTS", "Budget", "Component", "Target"]
-
 
 class Component(NamedTuple):
     """

@@ -14,8 +14,6 @@ from latspan._model.goals._keys import KEYS, Form, Key
 from latspan._model.goals._path import InferencePath
 from latspan._model.goals._target import Target
 
-__all__ = ["toml_of"]
-
 _COMMENT_AT: Final = 30
 """Column of the comments, where the values leave room for it."""
 

@@ -7,8 +7,6 @@ from typing import Final, TypeVar
 
 from latspan import semconv
 
-__all__ = ["details_of"]
-
 _Value = TypeVar("_Value")
 
 _NOT_DETAILS: Final = frozenset(

@@ -43,8 +43,6 @@ from latspan.errors import (
 )
 from latspan.histogram import Histogram, percentile_spectrum, values_needed
 
-__all__ = ["Distribution", "merged_distribution"]
-
 _Default = TypeVar("_Default", bound=float | None)
 
 _DECIMALS: Final[Mapping[TimeUnit, int]] = {"ns": 0, "us": 0, "ms": 1, "s": 3}

@@ -8,16 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "NOTHING_INSTRUMENTED",
-    "NOT_CONFIGURED",
-    "NO_CALL",
-    "SDK_DISABLED",
-    "SHUT_DOWN",
-    "is_mistake",
-    "parts_of",
-]
-
 _HINT: Final = "\nhint: "
 
 NOT_CONFIGURED: Final = (

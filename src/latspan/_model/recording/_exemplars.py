@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
 
-__all__ = ["Exemplar", "ExemplarReservoir"]
-
 _SAMPLE: Final = 5
 """Size of the random sample. In 98 % of such samples, the middle value is between p10 and p90."""
 

@@ -16,8 +16,6 @@ from latspan.histogram import Histogram
 if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
 
-__all__ = ["Interval"]
-
 
 class Interval:
     """

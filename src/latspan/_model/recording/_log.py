@@ -27,8 +27,6 @@ from latspan.histogram import (
     read_log,
 )
 
-__all__ = ["read_snapshots", "snapshots_of", "truncated_in", "write_interval"]
-
 _MAX_NOTES: Final = 10
 """Number of truncated intervals of a log that are listed one by one."""
 

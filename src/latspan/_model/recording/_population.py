@@ -37,8 +37,6 @@ from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of
 from latspan.histogram._rank import rank_of
 
-__all__ = ["Population", "population_of", "rounded_bound", "text_of_unknown", "undocumented_cuts"]
-
 _CUT: Final = frozenset(each.value for each in CUT)
 _FAILURES: Final = frozenset(each.value for each in FAILURES)
 _SEGMENT_AT_LEAST: Final = SEGMENT + AT_LEAST

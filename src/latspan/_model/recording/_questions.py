@@ -32,17 +32,6 @@ from latspan._model.segments import (
 from latspan._model.tokens import TokenSource
 from latspan.errors import UnknownNameError
 
-__all__ = [
-    "NO_DEFAULT",
-    "hint_for_metric",
-    "hint_for_other_kinds",
-    "hint_for_segment",
-    "kind_of_question",
-    "metric_of_question",
-    "nearest_values",
-    "refuse_absent_values",
-]
-
 NO_DEFAULT: Final = object()
 """Value of the argument ``default`` if the caller did not give one; ``None`` is a valid default."""
 

@@ -20,8 +20,6 @@ from latspan._model.metrics import FIRST_TOKENS, MetricValue
 from latspan._model.segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts
 
-__all__ = ["RequestRecord"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:

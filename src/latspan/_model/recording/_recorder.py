@@ -51,8 +51,6 @@ from latspan._model.recording._snapshot import Snapshot
 if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
 
-__all__ = ["DRAIN_THRESHOLD", "SERIES_LIMIT", "Recorder", "Tally"]
-
 DRAIN_THRESHOLD: Final = 512
 """
 Queue length from which a recording thread counts the queue itself, if no other thread does. The

@@ -17,8 +17,6 @@ from latspan.errors import MissingExtraError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["SNAPSHOT_SCHEMA", "rows_of", "table_of"]
-
 SNAPSHOT_SCHEMA: Final = "latspan.snapshot/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

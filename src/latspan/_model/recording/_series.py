@@ -14,24 +14,6 @@ from latspan._model.segments import Kind
 from latspan.errors import UnknownNameError
 from latspan.histogram import Histogram
 
-__all__ = [
-    "ATTRIBUTES",
-    "SEGMENT",
-    "Series",
-    "SeriesKey",
-    "Subject",
-    "add_series",
-    "added",
-    "copied",
-    "has_attributes",
-    "is_settable",
-    "joined",
-    "key_of",
-    "refuse_unknown_attributes",
-    "storable",
-    "subject_of",
-]
-
 SEGMENT: Final = "segment"
 """Metric of every segment's series; the attribute of the same name holds the segment's name."""
 

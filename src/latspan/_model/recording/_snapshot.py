@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from latspan._model.recording._distribution import Distribution
     from latspan._model.recording._record import RequestRecord
 
-__all__ = ["Snapshot", "empty_snapshot"]
-
 _Default = TypeVar("_Default", bound=float | None)
 
 _OUTCOME: Final = "outcome"

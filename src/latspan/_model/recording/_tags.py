@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-__all__ = ["UNTAGGED", "TaggedName", "read_tag", "tag_of"]
-
 UNTAGGED: Final = "untagged"
 """Metric name of lines without a tag."""
 

@@ -26,8 +26,6 @@ from latspan._model.segments import CUT, Outcome, Segment, Side, Source, totals
 if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
 
-__all__ = ["Shape", "Values", "keys_of", "values_of"]
-
 Name = tuple[str, str | None, str | None, str]
 """
 Name that distinguishes the series of one record: metric, source, segment and subject.

@@ -14,8 +14,6 @@ from latspan._model.recording._values import Shape, keys_of, values_of
 if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
 
-__all__ = ["Column", "Waiting"]
-
 
 class Column:
     """

@@ -21,8 +21,6 @@ from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Segment, SegmentName, Source
 from latspan._model.text._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
 
-__all__ = ["FAINT", "Line", "line_of", "style_of", "waterfall"]
-
 _FIRST: Final = (
     ("TTFT", "time_to_first_token"),
     ("TTFV", "time_to_first_visible_token"),

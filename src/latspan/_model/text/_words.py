@@ -11,23 +11,6 @@ from latspan._model.segments import SegmentName, Source
 from latspan._model.tokens import TokenSource
 from latspan._model.units import MetricUnit, TimeUnit, in_metric_unit, in_unit
 
-__all__ = [
-    "GLOSSARY",
-    "SOURCE_LETTERS",
-    "SOURCE_WORDS",
-    "count",
-    "difference",
-    "in_words",
-    "instant",
-    "letters",
-    "listed",
-    "milliseconds",
-    "needs",
-    "percent",
-    "quantity",
-    "span_of_time",
-]
-
 GLOSSARY: Final[dict[str, str]] = {
     SegmentName.DISPATCH_LAG: "sent later than scheduled",
     SegmentName.PREPARE: "the application before the call",

@@ -72,8 +72,6 @@ from latspan._model.timeline._stream import (
     with_late_arrivals,
 )
 
-__all__ = ["call_timeline"]
-
 _ROUNDS: Final = 3
 """
 Maximum number of rounds that shorten the delays. A round may move reported generation from before

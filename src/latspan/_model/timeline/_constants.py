@@ -13,44 +13,6 @@ from typing import Any, Final, cast
 
 from latspan._model.segments import Mark, SegmentName, Source
 
-__all__ = [
-    "CONNECT",
-    "CONSUMER",
-    "DECODE",
-    "DNS",
-    "DONE",
-    "ESTIMATED",
-    "EVENT_LOOP",
-    "FIRST_CHUNK",
-    "FIRST_TOKEN",
-    "FIRST_VISIBLE",
-    "GATEWAY",
-    "HEADERS",
-    "LAST_TOKEN",
-    "MEASURED",
-    "MODEL_LOAD",
-    "NETWORK",
-    "POOL_WAIT",
-    "POSTPROCESS",
-    "PREFILL",
-    "PREPARE",
-    "QUEUE",
-    "REASONING",
-    "RETRY",
-    "SEND",
-    "SENT",
-    "SERVER_REPORTED",
-    "SERVER_WAIT",
-    "START",
-    "STREAM_CLOSE",
-    "STREAM_END",
-    "TCP",
-    "TLS",
-    "UNATTRIBUTED",
-    "UNKNOWN",
-    "new_tuple",
-]
-
 START: Final = Mark.START
 SENT: Final = Mark.SENT
 HEADERS: Final = Mark.HEADERS

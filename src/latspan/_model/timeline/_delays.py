@@ -49,17 +49,6 @@ from latspan._model.timeline._marks import (
 from latspan._model.timeline._observation import CallObservation, body_end_ns
 from latspan._model.timeline._segment_builder import Part, SegmentBuilder
 
-__all__ = [
-    "Cuts",
-    "Delay",
-    "delay_of_own_code",
-    "delayed_reads",
-    "delays_in",
-    "reported_ns",
-    "sent_before_its_block",
-    "shortened",
-]
-
 _GENERATION: Final = frozenset({REASONING, DECODE})
 
 

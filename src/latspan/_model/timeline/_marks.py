@@ -11,16 +11,6 @@ from typing import Final, NamedTuple
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._model.segments import Segment, SegmentName, Source
 
-__all__ = [
-    "NO_CHUNK",
-    "READER_BOUND_NS",
-    "Attempt",
-    "Block",
-    "ChildInterval",
-    "Reads",
-    "answering",
-]
-
 READER_BOUND_NS: Final = NS_PER_MS
 """
 Limit for reader-bound chunks. If the caller held the stream for longer than this, a read that waits

@@ -20,8 +20,6 @@ from latspan._model.segments import SegmentName, Source
 from latspan._model.timeline._marks import ChildInterval
 from latspan._model.timeline._scope import innermost, last_of, states
 
-__all__ = ["merged"]
-
 _CALL: Final = SegmentName.CALL.value
 
 _Stage = tuple[str, Source, bool, bool]

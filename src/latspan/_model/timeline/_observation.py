@@ -9,8 +9,6 @@ from latspan._model.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._model.segments import Outcome, ReportedTimings
 from latspan._model.timeline._marks import Attempt, Block, Reads
 
-__all__ = ["CallObservation", "body_end_ns"]
-
 
 @dataclass(slots=True)
 class CallObservation:

@@ -24,8 +24,6 @@ from latspan._model.timeline._constants import (
 )
 from latspan._model.timeline._segment_builder import Part
 
-__all__ = ["NO_EVIDENCE", "Observed", "Reconciled", "fits", "reconcile"]
-
 _SLACK_NS: Final = 5 * NS_PER_MS
 _SLACK_DIVISOR: Final = 100
 

@@ -12,8 +12,6 @@ from latspan._model.timeline._delays import delay_of_own_code
 from latspan._model.timeline._marks import Block, ChildInterval
 from latspan._model.timeline._segment_builder import SegmentBuilder, Timeline
 
-__all__ = ["ScopeTimeline", "innermost", "last_of", "scope_timeline", "states"]
-
 
 class ScopeTimeline(NamedTuple):
     """

@@ -10,8 +10,6 @@ from latspan._model.metrics import MetricValue
 from latspan._model.segments import Mark, Segment, Source
 from latspan._model.timeline._constants import MEASURED, new_tuple
 
-__all__ = ["Cut", "Part", "SegmentBuilder", "Timeline"]
-
 Cut = tuple[int | None, str, Source]
 """End of a segment, monotonic nanoseconds, ``None`` if unknown; its name; its source."""
 

@@ -27,15 +27,6 @@ from latspan._model.timeline._constants import ESTIMATED, MEASURED, new_tuple
 from latspan._model.timeline._marks import Reads
 from latspan._model.wire import ChunkKind
 
-__all__ = [
-    "ReadInterval",
-    "Stream",
-    "is_buffered",
-    "read_stream",
-    "smoothness_metrics",
-    "with_late_arrivals",
-]
-
 _VISIBLE: Final = int(ChunkKind.VISIBLE)
 _held: Final = itemgetter(1)
 

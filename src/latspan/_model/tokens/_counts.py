@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from latspan._model.wire import Usage
 
-__all__ = ["UNKNOWN_TOKENS", "TokenCounts", "TokenSource", "counted_by_provider"]
-
 
 class TokenSource(StrEnum):
     """Source of a token count."""

@@ -19,8 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol
 
-__all__ = ["Encoding", "encoding", "encodings"]
-
 
 class Encoding(Protocol):
     """Encoder of text into tokens; tiktoken's ``Encoding`` is one."""

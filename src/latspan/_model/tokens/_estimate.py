@@ -11,8 +11,6 @@ from latspan._model.tokens._counts import TokenCounts, TokenSource
 from latspan._model.tokens._encodings import Encoding
 from latspan._model.wire import Content, FragmentKind, Message, Part
 
-__all__ = ["Estimator"]
-
 _LATEST: Final = "o200k_base"
 """Encoding for a model whose encoding is not known."""
 

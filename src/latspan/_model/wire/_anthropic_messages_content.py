@@ -23,8 +23,6 @@ from latspan._model.wire._content import (
 )
 from latspan._model.wire._serialized import written
 
-__all__ = ["ANTHROPIC_MESSAGES_CONTENT"]
-
 _DELTAS: Final = {
     "text_delta": ("text", FragmentKind.TEXT),
     "thinking_delta": ("thinking", FragmentKind.REASONING),

@@ -16,18 +16,6 @@ from latspan._model.wire._body import Body, identity_in, to_plain
 from latspan._model.wire._content import ContentShape
 from latspan._model.wire._usage import Usage
 
-__all__ = [
-    "FETCH_RESPONSE",
-    "INFERENCES",
-    "ApiFormat",
-    "ChunkKind",
-    "FinishReasons",
-    "Framing",
-    "StreamFormat",
-    "all_finished",
-    "framing_of",
-]
-
 
 class ChunkKind(IntEnum):
     """

@@ -29,8 +29,6 @@ from latspan._model.wire._media import blob
 from latspan._model.wire._openai_chat_content import OPENAI_CHAT_CONTENT
 from latspan._model.wire._usage import get_path, mapping
 
-__all__ = ["BEDROCK_CONVERSE_CONTENT", "BEDROCK_INVOKE_CONTENT", "model_event"]
-
 
 def _converse_content(body: Body) -> Content:
     return Content(

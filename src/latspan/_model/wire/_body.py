@@ -16,20 +16,6 @@ from typing import Any, Final, cast
 from latspan import semconv
 from latspan._model.wire._usage import get_path
 
-__all__ = [
-    "DEEPEST",
-    "IDENTITY",
-    "Body",
-    "ResponseMetadata",
-    "copied",
-    "error_in",
-    "events_in",
-    "fields_without",
-    "identity_in",
-    "named_in",
-    "to_plain",
-]
-
 Body = Mapping[str, Any]
 """One body of a response as a plain mapping: a chunk of a stream, or the whole response."""
 

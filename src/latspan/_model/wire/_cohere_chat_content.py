@@ -25,8 +25,6 @@ from latspan._model.wire._content import (
 from latspan._model.wire._fields import sequence
 from latspan._model.wire._usage import mapping
 
-__all__ = ["COHERE_CHAT_CONTENT"]
-
 
 def _request_content(body: Body) -> Content:
     return Content(

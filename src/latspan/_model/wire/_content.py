@@ -15,34 +15,6 @@ from latspan._model.wire._body import Body, copied
 from latspan._model.wire._media import media_in
 from latspan._model.wire._serialized import json_in, written
 
-__all__ = [
-    "Content",
-    "ContentShape",
-    "Fragment",
-    "FragmentKind",
-    "Message",
-    "Part",
-    "compaction",
-    "copy_fields",
-    "dumped",
-    "listed",
-    "message",
-    "messages_in",
-    "output_messages",
-    "parts_of",
-    "position_of",
-    "read",
-    "reasoning",
-    "server_tool_call",
-    "server_tool_in",
-    "server_tool_response",
-    "text",
-    "thinking_in",
-    "tool",
-    "tool_call",
-    "tool_response",
-]
-
 Part = Mapping[str, Any]
 """A part of a message, as defined by the JSON schema of the GenAI conventions."""
 

@@ -18,8 +18,6 @@ from typing import Final
 from latspan._model.wire._api_format import ApiFormat
 from latspan._model.wire._stream_reader import MAX_PREAMBLE_BYTES, NO_EVENTS, StreamReader
 
-__all__ = ["DONE", "EventReader", "encode_comment", "encode_event"]
-
 DONE: Final = b"data: [DONE]\n\n"
 """The end mark of an OpenAI-style stream."""
 

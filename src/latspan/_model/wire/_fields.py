@@ -14,18 +14,6 @@ from typing import Any, Final, cast
 from latspan._model.wire._body import Body, to_plain
 from latspan._model.wire._content import read
 
-__all__ = [
-    "choices_in",
-    "choices_requested",
-    "either",
-    "finished",
-    "given",
-    "has_finish_reason",
-    "listed_choices",
-    "plain_or_object",
-    "sequence",
-]
-
 
 def plain_or_object(response: Any) -> Any:
     """Return bytes as a plain mapping, and any other response unchanged."""

@@ -28,8 +28,6 @@ from latspan._model.wire._content import (
 from latspan._model.wire._fields import either, sequence
 from latspan._model.wire._media import blob
 
-__all__ = ["GEMINI_CONTENT"]
-
 _ROLES: Final = {"model": "assistant"}
 
 

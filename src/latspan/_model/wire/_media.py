@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["blob", "media_in", "without_media"]
-
 _Part = Mapping[str, Any]
 
 _KINDS: Final = frozenset({"blob", "file", "uri"})

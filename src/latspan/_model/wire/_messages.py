@@ -26,8 +26,6 @@ from typing import Final
 from latspan._model.wire._api_format import ApiFormat
 from latspan._model.wire._stream_reader import MAX_FIRST_BYTES, NO_EVENTS, StreamReader
 
-__all__ = ["MessageReader"]
-
 _PRELUDE: Final = struct.Struct(">II")
 _PRELUDE_SIZE: Final = 12
 """Size of the two lengths and their checksum."""

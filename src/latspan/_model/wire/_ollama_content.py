@@ -29,8 +29,6 @@ from latspan._model.wire._fields import sequence
 from latspan._model.wire._media import blob
 from latspan._model.wire._usage import mapping
 
-__all__ = ["OLLAMA_CHAT_CONTENT", "OLLAMA_GENERATE_CONTENT"]
-
 
 def _chat_content(body: Body) -> Content:
     return Content(

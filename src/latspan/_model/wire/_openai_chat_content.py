@@ -26,8 +26,6 @@ from latspan._model.wire._content import (
     tool_response,
 )
 
-__all__ = ["OPENAI_CHAT_CONTENT", "REASONING_FIELDS"]
-
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 """Fields in which DeepSeek, vLLM, llama.cpp and OpenRouter send reasoning; OpenAI hides its own."""
 

@@ -29,8 +29,6 @@ from latspan._model.wire._content import (
 from latspan._model.wire._media import blob
 from latspan._model.wire._serialized import written
 
-__all__ = ["OPENAI_FETCHED_RESPONSES_CONTENT", "OPENAI_RESPONSES_CONTENT", "TOOL_CALLS"]
-
 _DELTAS: Final = {
     "response.output_text.delta": FragmentKind.TEXT,
     "response.refusal.delta": FragmentKind.TEXT,

@@ -11,8 +11,6 @@ from latspan._model.wire._events import EventReader
 from latspan._model.wire._messages import MessageReader
 from latspan._model.wire._stream_reader import NO_EVENTS, StreamReader
 
-__all__ = ["open_reader"]
-
 _LF: Final = 0x0A
 
 

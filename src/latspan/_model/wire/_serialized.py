@@ -10,8 +10,6 @@ from typing import Any, Final, NoReturn, cast
 from latspan._base.text import text_of
 from latspan._model.wire._media import without_media
 
-__all__ = ["MAX_CONTENT_LENGTH", "as_data", "as_json", "json_in", "written"]
-
 MAX_CONTENT_LENGTH: Final = 1_048_576
 """Maximum number of JSON characters for the messages, instructions or tools of a call."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from latspan._model.wire._api_format import ApiFormat, ChunkKind
 from latspan._model.wire._body import error_in
 
-__all__ = ["EMPTY", "MAX_FIRST_BYTES", "MAX_PREAMBLE_BYTES", "NO_EVENTS", "StreamReader"]
-
 # A plain integer, because comparing and storing it costs a third of the time of an enum member.
 EMPTY: Final = int(ChunkKind.EMPTY)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Usage", "get_path", "mapping"]
-
 
 class Usage(NamedTuple):
     """

@@ -15,8 +15,6 @@ from latspan._model.wire._api_format import ApiFormat, ChunkKind, StreamFormat, 
 from latspan._model.wire._body import Body, fields_without, to_plain
 from latspan._model.wire._usage import Usage, get_path
 
-__all__ = ["ANTHROPIC_MESSAGES"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

@@ -22,8 +22,6 @@ from latspan._model.wire._fields import finished, given, plain_or_object
 from latspan._model.wire._usage import Usage, mapping
 from latspan._model.wire.openai_chat import finish_reasons
 
-__all__ = ["BEDROCK_CONVERSE", "MODEL_IN_PATH", "body_of_event", "usage_of"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

@@ -40,8 +40,6 @@ from latspan._model.wire.openai_chat import finish_reasons
 from latspan._model.wire.openai_chat import usage as openai_usage
 from latspan._model.wire.server_timing import as_number
 
-__all__ = ["BEDROCK_INVOKE"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

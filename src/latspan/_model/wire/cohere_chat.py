@@ -18,8 +18,6 @@ from latspan._model.wire._fields import finished, given, plain_or_object
 from latspan._model.wire._usage import Usage, get_path
 from latspan._model.wire.openai_chat import finish_reasons
 
-__all__ = ["COHERE_CHAT"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

@@ -21,8 +21,6 @@ from latspan._model.wire._gemini_content import GEMINI_CONTENT
 from latspan._model.wire._usage import Usage, get_path, mapping
 from latspan._model.wire.openai_chat import finish_reasons
 
-__all__ = ["GEMINI_GENERATE_CONTENT"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

@@ -19,8 +19,6 @@ from latspan._model.wire._openai_chat_content import OPENAI_CHAT_CONTENT
 from latspan._model.wire.openai_chat import OPENAI_CHAT, body_of, kind_of_content
 from latspan._model.wire.openai_completions import OPENAI_COMPLETIONS_CONTENT
 
-__all__ = ["MISTRAL_CHAT", "MISTRAL_FIM"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _VISIBLE = int(ChunkKind.VISIBLE)
 

@@ -21,8 +21,6 @@ from latspan._model.wire._ollama_content import OLLAMA_CHAT_CONTENT, OLLAMA_GENE
 from latspan._model.wire._usage import Usage
 from latspan._model.wire.openai_chat import finish_reasons
 
-__all__ = ["OLLAMA_CHAT", "OLLAMA_GENERATE"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

@@ -21,17 +21,6 @@ from latspan._model.wire._fields import choices_requested, listed_choices
 from latspan._model.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan._model.wire._usage import Usage, get_path, mapping
 
-__all__ = [
-    "OPENAI_CHAT",
-    "attributes",
-    "body_of",
-    "continuous_usage",
-    "ended",
-    "finish_reasons",
-    "kind_of_content",
-    "usage",
-]
-
 # Plain integers, because comparing and storing them costs a third of the time of enum members.
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)

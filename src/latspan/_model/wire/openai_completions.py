@@ -29,8 +29,6 @@ from latspan._model.wire.openai_chat import (
     usage,
 )
 
-__all__ = ["OPENAI_COMPLETIONS", "OPENAI_COMPLETIONS_CONTENT"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _VISIBLE = int(ChunkKind.VISIBLE)
 

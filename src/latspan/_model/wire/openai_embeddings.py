@@ -12,8 +12,6 @@ from latspan._model.wire._body import Body, copied, identity_in, to_plain
 from latspan._model.wire._content import read
 from latspan._model.wire.openai_chat import usage
 
-__all__ = ["OPENAI_EMBEDDINGS"]
-
 _JSON: Final = json.JSONDecoder()
 
 _MAX_MEMBER: Final = 4096

@@ -28,8 +28,6 @@ from latspan._model.wire._openai_responses_content import (
 )
 from latspan._model.wire._usage import Usage, get_path
 
-__all__ = ["OPENAI_RESPONSES", "OPENAI_RESPONSES_FETCHED"]
-
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)

@@ -13,8 +13,6 @@ from typing import Final
 
 from latspan._model.units import in_unit
 
-__all__ = ["FIELD", "HEADER", "TOTAL", "as_number", "parsed", "written"]
-
 HEADER: Final = "server-timing"
 
 FIELD: Final = "server_timing"

@@ -31,8 +31,6 @@ from latspan._study.capacity._projection import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["COMFORTABLE", "CapacityStudy", "Knee", "study_capacity"]
-
 COMFORTABLE: Final = 0.8
 """Fraction of the capacity up to which headroom counts."""
 

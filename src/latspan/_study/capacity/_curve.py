@@ -15,17 +15,6 @@ from latspan.histogram._rank import rank_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_FAILED",
-    "Z_OF_99",
-    "Capacity",
-    "Point",
-    "capacity_of",
-    "is_saturated",
-    "percentile_of",
-    "point_of",
-]
-
 _SATURATED: Final = 0.9
 """Throughput at saturation is below this fraction of the offered load: see the load runner."""
 _GROWTH: Final = 1.5

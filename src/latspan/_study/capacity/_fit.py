@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["Fit", "Works", "fit_service", "works_of"]
-
 _SLOWDOWNS: Final = (0.0, *np.geomspace(0.002, 1.0, 36).tolist())
 _GROWTH: Final = 1.12
 """Ratio of neighbouring numbers of slots of the grid above 12."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["DURATION", "Ladder", "Rung", "distinct_loads", "read_ladder"]
-
 DURATION: Final = "duration"
 
 _MIN_RUNGS: Final = 2

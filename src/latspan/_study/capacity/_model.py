@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["Model"]
-
 _BLOCK: Final = 25
 """Number of consecutive gaps that are drawn together."""
 

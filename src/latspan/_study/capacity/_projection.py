@@ -28,8 +28,6 @@ from latspan._study.capacity._curve import (
 from latspan._study.capacity._ladder import DURATION, Ladder, Rung, distinct_loads
 from latspan._study.capacity._model import Model
 
-__all__ = ["MAX_UTILISATION", "HoldOut", "Label", "Projection", "Projector", "Refusal"]
-
 MAX_UTILISATION: Final = 0.95
 """Fraction of the capacity from which no projection is made."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["Limiter", "Service", "Times", "simulate"]
-
 
 @dataclass(frozen=True, slots=True)
 class Service:

@@ -28,16 +28,6 @@ from latspan.errors import ConfigError, HistogramFormatError, LatspanError, Reco
 from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._buckets import middle_value_of
 
-__all__ = [
-    "BASELINE_SCHEMA",
-    "BASELINE_SUFFIX",
-    "baseline_document",
-    "check_baseline_name",
-    "read_baseline",
-    "runs_of_baseline",
-    "sample_of_histogram",
-]
-
 BASELINE_SCHEMA: Final = "latspan.baseline/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

@@ -35,8 +35,6 @@ from latspan._study.stats import (
 from latspan._study.table import MAX_VALUES
 from latspan.errors import ConfigError
 
-__all__ = ["Comparison", "Failures", "Groups", "compare", "compare_by"]
-
 _DEFAULT_RUNS: Final = 5
 _LEVEL: Final = 0.05
 _SURE: Final = 0.01

@@ -23,8 +23,6 @@ from typing import Any, Final, cast
 from latspan._base.text import text_of
 from latspan._study.compare._run import Profile, Run
 
-__all__ = ["RATE", "Difference", "Weight", "differences"]
-
 MAX_LENGTH_CHANGE: Final = 0.10
 """Ignore changes of a length, in tokens or chunks, up to 10 %."""
 _MAX_CACHED_CHANGE: Final = 0.10

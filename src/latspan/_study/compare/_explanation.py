@@ -20,8 +20,6 @@ from latspan._study.stats import compare_runs, holm
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Explanation", "SegmentChange", "explain"]
-
 _DRAWS: Final = 200
 _SEED: Final = 20_241
 _LEVEL: Final = 0.05

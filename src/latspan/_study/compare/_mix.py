@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from latspan._study.table import Table
 
-__all__ = ["MIX", "Mix", "division_of", "mix_of", "stored_strata", "strata_of"]
-
 MIX: Final = "mix"
 """Name by which a change of the mix is accepted."""
 

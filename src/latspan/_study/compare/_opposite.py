@@ -13,8 +13,6 @@ from latspan._study.compare._question import Question
 from latspan._study.compare._rows import Change, judged_rows
 from latspan._study.compare._run import Run, reweighted
 
-__all__ = ["opposite_strata"]
-
 MIN_SHARE: Final = 0.10
 """Share of the requests from which a stratum is looked at."""
 

@@ -24,8 +24,6 @@ from latspan._model.text import percent
 from latspan._study.compare._run import Run
 from latspan._study.stats import student_tail
 
-__all__ = ["Order", "order_of"]
-
 MIN_RUNS: Final = 2
 """Runs of each side from which the order is judged."""
 

@@ -11,8 +11,6 @@ from latspan._model.goals import PercentileGoal, requested_goal
 from latspan._study.compare._run import Run
 from latspan.errors import ConfigError
 
-__all__ = ["Judgement", "Question", "question"]
-
 
 class Judgement(StrEnum):
     """What a comparison concludes."""

@@ -32,8 +32,6 @@ from latspan._study.stats import (
 )
 from latspan.histogram import values_needed
 
-__all__ = ["Change", "Row", "judged_rows", "mean_of", "rows_of", "sample_of"]
-
 MARGIN: Final = 1.20
 """Ratio up to which a p90 or higher is no worse."""
 MARGIN_OF_MEDIAN: Final = 1.10

@@ -33,23 +33,6 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "SEGMENT",
-    "STRATA",
-    "Band",
-    "Form",
-    "Lengths",
-    "Profile",
-    "Run",
-    "Stratum",
-    "part_of",
-    "reweighted",
-    "run_of",
-    "run_of_records",
-    "run_of_table",
-    "where_of",
-]
-
 SEGMENT: Final = "segment."
 """Prefix of the names of segments among samples."""
 

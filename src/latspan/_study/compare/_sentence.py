@@ -14,8 +14,6 @@ from latspan._study.compare._rows import Change, Row
 from latspan._study.compare._run import Form, Run
 from latspan._study.stats import TargetVerdict, Verdict
 
-__all__ = ["conclusion", "notes"]
-
 _EXPLAINED: Final = frozenset({Change.IMPROVED, Change.WORSE, Change.DIFFERS})
 
 

@@ -28,8 +28,6 @@ from latspan._study.stats import Sample
 from latspan.errors import RecordingError
 from latspan.histogram import read_log
 
-__all__ = ["run_of_snapshot", "runs_in"]
-
 _LOG: Final = ".hlog"
 _KINDS: Final = (Kind.REQUEST, Kind.CALL)
 

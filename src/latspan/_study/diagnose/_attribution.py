@@ -30,8 +30,6 @@ from latspan._study.stats import BLOCK, weighted_quantile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Attribution", "Share", "attribute"]
-
 _SLOWER: Final = 1.5
 """Ratio of the tail band to the typical band from which slow units differ from typical ones."""
 

@@ -20,8 +20,6 @@ from latspan._study.stats import effective_size, tail_band_draws
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MIN_UNITS", "Bands", "bands_of"]
-
 MIN_UNITS: Final = 20
 """Number of units below which nothing is attributed: a p95 needs 20 values."""
 

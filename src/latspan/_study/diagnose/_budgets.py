@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from latspan._model.goals import BUDGET_COMPONENTS, Budget
 from latspan._study.diagnose._attribution import Attribution
 
-__all__ = ["BudgetRow", "budget_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class BudgetRow:

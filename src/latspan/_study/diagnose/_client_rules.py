@@ -16,21 +16,6 @@ from latspan._study.diagnose._line import beyond
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "blocked_event_loop",
-    "call_chain",
-    "client_pool",
-    "connections",
-    "dependency",
-    "gateway",
-    "generator",
-    "network",
-    "own_code",
-    "postprocessing",
-    "retries",
-    "slow_consumer",
-]
-
 _REUSED: Final = 0.9
 """Fraction of reused connections below which connections are opened too often."""
 

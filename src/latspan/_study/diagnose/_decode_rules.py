@@ -24,8 +24,6 @@ from latspan._study.diagnose._line import CORRELATED, beyond, explained_parts, l
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["buffered", "decode", "is_buffered", "is_slow_pace", "pausing", "prompts_met"]
-
 _SLOW_PACE_NS: Final = 40e6
 """
 Time per token from which a model is slow, whatever the length of answers.

@@ -30,14 +30,6 @@ from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weig
 from latspan._study.table import Table, divide, table_of_records, wanted_attributes
 from latspan.histogram import values_needed
 
-__all__ = [
-    "Conclusion",
-    "Diagnosis",
-    "diagnose",
-    "diagnose_by",
-    "diagnose_table",
-]
-
 _SPLIT: Final = (SegmentName.QUEUE, SegmentName.PREFILL)
 _ESTIMATED: Final = 0.5
 

@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "CALIBRATING",
-    "CLUMPED",
-    "SIMILAR",
-    "VARIED",
-    "Calibration",
-    "Facts",
-    "calibrate",
-    "split_by",
-    "varies",
-]
-
 CALIBRATING: Final = Goal("time_to_first_token", 50)
 """Goal of the table of a calibration."""
 

@@ -17,8 +17,6 @@ from latspan._model.text import percent
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._line import MIN_POINTS
 
-__all__ = ["Finding", "kv_pressure", "milliseconds", "times", "waiting"]
-
 _KV_FULL: Final = 0.9
 """Used fraction of the KV cache from which requests wait for it, or are evicted from it."""
 

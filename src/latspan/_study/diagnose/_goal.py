@@ -10,8 +10,6 @@ from latspan._model.metrics import FIRST_TOKENS, OF_PACE
 from latspan._model.segments import Kind
 from latspan.errors import ConfigError
 
-__all__ = ["DURATION", "Goal", "goal_of", "parse_goal"]
-
 DURATION: Final = "duration"
 _EXPLAINED: Final = (DURATION, *FIRST_TOKENS, *OF_PACE)
 """Metrics that segments add up to, so that their time can be divided among them."""

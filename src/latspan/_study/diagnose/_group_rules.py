@@ -24,8 +24,6 @@ from latspan._study.stats import hypergeometric_tail
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["overtaken_group", "slow_group", "slower_group"]
-
 _SIGNIFICANT: Final = 0.01
 _LIFT: Final = 1.5
 """Fraction of the tail band that a group holds, over that of all units, from which it is common."""

@@ -25,8 +25,6 @@ from latspan._study.table import metric_of
 from latspan.errors import RecordingError
 from latspan.histogram import read_log, values_needed
 
-__all__ = ["diagnose_logs"]
-
 _KINDS: Final = (Kind.REQUEST, Kind.CALL)
 _MAX_SEGMENTS: Final = 5
 

@@ -22,8 +22,6 @@ from latspan._study.diagnose._decode_rules import is_slow_pace
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._server_rules import is_long_prefill, queue_of_prompts
 
-__all__ = ["leading"]
-
 _WORK: Final[Mapping[str, Callable[[Facts], bool]]] = {
     SegmentName.DECODE: is_slow_pace,
     SegmentName.PREFILL: is_long_prefill,

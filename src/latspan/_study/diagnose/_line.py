@@ -9,17 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "CORRELATED",
-    "MIN_POINTS",
-    "Line",
-    "beyond",
-    "correlation",
-    "explained_parts",
-    "fitted",
-    "linear",
-]
-
 MIN_POINTS: Final = 10
 """Number of points below which no line is fitted."""
 

@@ -26,8 +26,6 @@ from latspan._study.stats import TargetVerdict, target_verdict
 from latspan._study.table import ChunkReader, Table, metric_of, read_table, wanted_attributes
 from latspan.errors import ConfigError, RecordingError
 
-__all__ = ["calibration_beside", "diagnose_recording", "lacks_calibration"]
-
 _KILLED: Final = "its process was killed, or still runs"
 _COLD: Final = "cold"
 

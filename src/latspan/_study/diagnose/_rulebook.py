@@ -21,8 +21,6 @@ from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._group_rules import overtaken_group, slow_group
 from latspan._study.diagnose._start_rules import cold_start
 
-__all__ = ["explain", "unreliable"]
-
 Rule = Callable[[Facts], Finding | None]
 
 

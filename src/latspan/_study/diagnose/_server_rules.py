@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     from latspan._study.diagnose._attribution import Share
 
-__all__ = [
-    "behind_the_pool",
-    "is_long_prefill",
-    "loading",
-    "prefill",
-    "prefill_close_to_queue",
-    "queue",
-    "queue_of_prompts",
-    "reasoning",
-    "server_wait",
-]
-
 _BEHIND_POOL: Final = 0.25
 """Share of the wait in the server from which a wait for a connection is its consequence."""
 

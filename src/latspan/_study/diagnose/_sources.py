@@ -17,8 +17,6 @@ from latspan._study.diagnose._recordings import diagnose_recording
 from latspan._study.traces import Imported, TraceQuery, is_url, read_any, read_backend
 from latspan.errors import ConfigError
 
-__all__ = ["diagnose_source"]
-
 _LOG: Final = ".hlog"
 _ROUTE: Final = "route"
 

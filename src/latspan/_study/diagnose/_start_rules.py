@@ -16,8 +16,6 @@ from latspan._study.stats import hypergeometric_tail
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cold_start"]
-
 _COLD: Final = 3.0
 """Ratio of the first requests to the others from which a start is cold."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     Codes = NDArray[np.signedinteger[Any]]
     """Small integers: as few bytes as they need."""
 
-__all__ = ["RequestTable", "table_of", "tail_fraction", "units_of"]
-
 _MIN_BAND_SIZE: Final = 30
 """Number of units in the tail band, as far as half of all units are as many."""
 

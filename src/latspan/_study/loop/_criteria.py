@@ -34,16 +34,6 @@ from latspan._study.loop._readings import (
 from latspan._study.loop._results import Result, Task
 from latspan._study.verify import LEVERS, QualityJudgement
 
-__all__ = [
-    "Criterion",
-    "NextCommand",
-    "criteria_of",
-    "is_done",
-    "missing_fields",
-    "next_after_write_up",
-    "next_of",
-]
-
 _INTAKE: Final = re.compile(r"target\.\w+|never_ship|may_give_up")
 _ANSWERS: Final = ("quality.items", "quality.before", "quality.after")
 _WATCHED: Final = timedelta(days=30)

@@ -13,8 +13,6 @@ from latspan._study.loop._loop import Loop, assess
 from latspan._study.loop._results import Result, fingerprints_of, read_results
 from latspan.errors import ConfigError, LatspanError, RecordingError
 
-__all__ = ["Listed", "loop_of", "loops_in"]
-
 _DAMAGED: Final = (KeyError, ValueError, TypeError, IndexError, AttributeError)
 
 

@@ -24,9 +24,6 @@ from latspan._study.loop._quality_command import QualityCommand
 from latspan._study.loop._runs import last_lines, measure_run, reason_of, run_in_shell
 from latspan.errors import ConfigError, RecordingError
 
-__all__ = ["INVALID_RUNS", "Order", "Plan", "measure_both", "sides_in_order"]
-
-
 INVALID_RUNS: Final = "invalid"
 """Folder of the recordings that were measured again."""
 

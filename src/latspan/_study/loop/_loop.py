@@ -41,8 +41,6 @@ from latspan._study.loop._results import Result, Task
 from latspan._study.stats import Verdict
 from latspan._study.verify import LEVERS
 
-__all__ = ["Loop", "State", "TaskState", "assess", "changed_since"]
-
 _MEASURED: Final = ("endpoint", "model", "target", "traffic", "prompts", "template")
 """Parts of the file that a measurement depends on."""
 

@@ -29,8 +29,6 @@ from latspan._study.verify import (
 )
 from latspan.errors import ConfigError
 
-__all__ = ["QualityCommand"]
-
 _SIDE: Final = "{side}"
 _ANSWERS: Final = "{answers}"
 _NOT_GOOD: Final = 1

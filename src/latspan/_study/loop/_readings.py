@@ -13,32 +13,6 @@ from latspan._study.loop._results import Result
 from latspan._study.stats import Verdict, requests_needed
 from latspan._study.verify import LEVERS, QualityJudgement
 
-__all__ = [
-    "conclusion_of",
-    "first_unmet",
-    "is_attributable",
-    "is_disturbed",
-    "is_good",
-    "judgement_of",
-    "may_hurt_quality",
-    "measurement_text",
-    "metrics_without_values",
-    "needs_quality",
-    "proves_targets",
-    "quality_of",
-    "requests_to_decide",
-    "runs_to_decide",
-    "sentence_of",
-    "sweep_calls_for_more",
-    "sweep_found_drift",
-    "sweep_text",
-    "targets_of",
-    "verdict_of",
-    "verdict_verified",
-    "verification_text",
-    "why_invalid",
-]
-
 _GOOD: Final = frozenset({Judgement.IMPROVED, Judgement.NO_WORSE})
 _NOT_INTERPRETABLE: Final = "not_interpretable"
 _QUALITY: Final = ("quality", "anything")

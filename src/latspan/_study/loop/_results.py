@@ -24,8 +24,6 @@ from typing import Any, Final, cast
 from latspan._model.goals import InferencePath
 from latspan.errors import RecordingError
 
-__all__ = ["RESULT_SCHEMA", "Result", "Task", "fingerprints_of", "keep_result", "read_results"]
-
 RESULT_SCHEMA: Final = "latspan.result/1"
 """Kind and version of a file; a field that changes its meaning increments the version."""
 

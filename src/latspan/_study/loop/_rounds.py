@@ -18,8 +18,6 @@ from latspan._model.text import span_of_time
 from latspan._study.loop._runs import measure_run
 from latspan.errors import ConfigError, MeasurementError
 
-__all__ = ["Rounds", "measure_rounds"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rounds:

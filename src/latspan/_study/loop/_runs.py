@@ -19,8 +19,6 @@ from typing import Final
 from latspan._base.shown import printable
 from latspan.errors import ConfigError, MeasurementError
 
-__all__ = ["last_lines", "measure_run", "progress_in", "reason_of", "run_in_shell"]
-
 _MEASURED: Final = frozenset({0, 1, 3, 4})
 """Exit codes of ``latspan measure`` with which there is a recording."""
 _INVALID: Final = 4

@@ -19,8 +19,6 @@ from latspan._study.table import OUTCOMES, PHASES, Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["StepRequests", "answered_models", "observed_conditions"]
-
 _THIRDS: Final = 3
 _MEASURED: Final = PHASES.index("measured")
 

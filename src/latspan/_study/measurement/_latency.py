@@ -22,8 +22,6 @@ from latspan.histogram import values_needed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Latency", "Origin"]
-
 
 class Origin(StrEnum):
     """Instant from which a time is measured."""

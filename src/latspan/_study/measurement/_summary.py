@@ -19,15 +19,6 @@ from latspan._study.stats import TargetVerdict
 from latspan._study.table import Table, read_table
 from latspan.errors import ConfigError, RecordingError
 
-__all__ = [
-    "Measurement",
-    "StepSummary",
-    "TargetResult",
-    "measured_kind",
-    "refuse_step",
-    "summarize",
-]
-
 _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token"),
     Kind.REQUEST: OF_REQUESTS,

@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.text import count
 
-__all__ = ["CachedInput", "Caveat", "caveats"]
-
 MIN_RATE_FRACTION: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
 

@@ -16,8 +16,6 @@ from latspan._model.text import FAINT, count, milliseconds, percent
 from latspan._study.capacity import CapacityStudy, HoldOut, Label, Point, Projection, Refusal
 from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, title
 
-__all__ = ["CapacityReport"]
-
 _PLOT: Final = 32
 """Width of the plot in characters."""
 

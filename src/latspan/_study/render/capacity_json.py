@@ -12,8 +12,6 @@ from typing import Final
 
 from latspan._study.capacity import CapacityStudy, Projection
 
-__all__ = ["CAPACITY_SCHEMA", "capacity_document"]
-
 CAPACITY_SCHEMA: Final = "latspan.capacity/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

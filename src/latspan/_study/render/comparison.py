@@ -26,15 +26,6 @@ from latspan._study.compare import (
 from latspan._study.render.layout import MARGIN, fitted, prose, shown, title
 from latspan._study.stats import Verdict
 
-__all__ = [
-    "JUDGEMENT_STYLES",
-    "ComparisonReport",
-    "change_of",
-    "ends_of",
-    "interval_of",
-    "value_of",
-]
-
 _STYLES: Final = {
     Change.IMPROVED: "green",
     Change.NO_WORSE: "green",

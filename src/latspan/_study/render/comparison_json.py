@@ -27,13 +27,6 @@ from latspan._study.render.comparison import change_of, ends_of, interval_of
 from latspan._study.render.diagnosis_json import escaped
 from latspan._study.stats import Verdict
 
-__all__ = [
-    "COMPARISON_SCHEMA",
-    "comparison_document",
-    "comparison_junit",
-    "comparison_markdown",
-]
-
 COMPARISON_SCHEMA: Final = "latspan.comparison/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

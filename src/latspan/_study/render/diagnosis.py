@@ -15,8 +15,6 @@ from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
 from latspan._study.render.layout import MARGIN, Printable, aligned, heads, prose, shown, title
 from latspan._study.stats import Verdict
 
-__all__ = ["DiagnosisReport"]
-
 _BAR: Final = 30
 _MIN_SHARE: Final = 0.005
 """Share of a segment below which the table leaves it out."""

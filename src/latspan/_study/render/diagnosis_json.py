@@ -16,8 +16,6 @@ from latspan._base.shown import printable
 from latspan._model.text import milliseconds, percent
 from latspan._study.diagnose import Conclusion, Diagnosis
 
-__all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown", "escaped"]
-
 DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

@@ -13,8 +13,6 @@ from latspan._model.recording import Recorder, RequestRecord, Snapshot
 from latspan._model.recording.folder import LineCounter, row_of_record
 from latspan._model.segments import Kind, SegmentName, Side, Stage
 
-__all__ = ["Group", "by_name", "calls_in", "requests_in", "served_in"]
-
 _WITHOUT_CONTENT: Final = frozenset(
     (SegmentName.UNATTRIBUTED, SegmentName.EVENT_LOOP, Stage.SEND_STREAM.value)
 )

@@ -22,13 +22,6 @@ from latspan._study.render.histogram_rows import (
 )
 from latspan.histogram import LogTotals
 
-__all__ = [
-    "HISTOGRAM_DIFF_SCHEMA",
-    "HISTOGRAM_SHOW_SCHEMA",
-    "histogram_diff_document",
-    "histogram_show_document",
-]
-
 HISTOGRAM_SHOW_SCHEMA: Final = "latspan.histogram-show/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

@@ -35,20 +35,6 @@ from latspan._model.units import MetricUnit
 from latspan.errors import HistogramPrecisionError, UnknownNameError
 from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision, values_needed
 
-__all__ = [
-    "PERCENTILES",
-    "HistogramRow",
-    "Percentiles",
-    "RowKey",
-    "bounds_of",
-    "change",
-    "is_coarse",
-    "paired",
-    "percentiles_of",
-    "refuse_absent_values",
-    "rows_of",
-]
-
 PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 
 _SEGMENT: Final = "segment"

@@ -28,8 +28,6 @@ from latspan._study.render.histogram_rows import (
 from latspan._study.render.layout import MARGIN, aligned, fitted, heads, shortened, shown, title
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
 
-__all__ = ["HistogramDiffTable", "HistogramsTable"]
-
 _HEADS: Final = tuple(f"p{percentile}" for percentile in PERCENTILES)
 _LETTERS: Final = {source.value: SOURCE_LETTERS[source] for source in Source}
 

@@ -20,18 +20,6 @@ from rich.text import Text
 from latspan._base.shown import printable
 from latspan._model.text import FAINT
 
-__all__ = [
-    "MARGIN",
-    "Printable",
-    "aligned",
-    "fitted",
-    "heads",
-    "prose",
-    "shortened",
-    "shown",
-    "title",
-]
-
 MARGIN: Final = "  "
 
 _WIDTH: Final = 100

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["is_as_written", "marked", "path_of"]
-
 _FIRST_LINE: Final = re.compile(
     r"<!-- latspan document (?P<name>.*) wrote this page, (?P<fingerprint>sha256:[0-9a-f]{16})\."
     r" A page that you edit is kept\. -->"

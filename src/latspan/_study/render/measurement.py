@@ -20,8 +20,6 @@ from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, t
 from latspan._study.stats import Verdict
 from latspan.histogram import values_needed
 
-__all__ = ["MeasurementReport", "load_in_words"]
-
 _PERCENTILES: Final = (50, 95, 99)
 _LABELS: Final = {
     "duration": "duration",

@@ -14,8 +14,6 @@ from typing import Final
 from latspan._base.nanoseconds import to_seconds
 from latspan._study.measurement import Latency, Measurement, StepSummary, TargetResult
 
-__all__ = ["MEASUREMENT_SCHEMA", "measurement_document"]
-
 MEASUREMENT_SCHEMA: Final = "latspan.measurement/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

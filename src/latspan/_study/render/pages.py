@@ -14,8 +14,6 @@ from latspan._study.render.runbook import guide_page, pull_request_page, runbook
 from latspan._study.render.write_up import write_up_page
 from latspan.errors import ConfigError
 
-__all__ = ["write_pages"]
-
 _PAGES: Final[dict[str, Callable[[Loop, date], str]]] = {
     "write-up.md": write_up_page,
     "runbook.md": runbook_page,

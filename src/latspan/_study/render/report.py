@@ -22,8 +22,6 @@ from latspan._study.render.tables import MetricsTable, SegmentsTable, TokensTabl
 if TYPE_CHECKING:
     from latspan._study.render.diagnosis import DiagnosisReport
 
-__all__ = ["Report", "Waterfall"]
-
 _PART: Final = (
     "This is a part of a snapshot, which has histograms but no complete records, so only these"
     " tables are shown. A report on the whole snapshot has waterfalls too."

@@ -18,8 +18,6 @@ from latspan._model.units import TimeUnit, in_metric_unit
 from latspan._study.render.group import Group, calls_in, requests_in, served_in
 from latspan._study.render.slow import sentence, slowest_tenth
 
-__all__ = ["DEMO_SCHEMA", "demo_document"]
-
 DEMO_SCHEMA: Final = "latspan.demo/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

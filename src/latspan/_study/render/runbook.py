@@ -22,8 +22,6 @@ from latspan._study.render.write_up import (
     sentence_of,
 )
 
-__all__ = ["guide_page", "pull_request_page", "runbook_page"]
-
 
 def runbook_page(loop: Loop, today: date) -> str:
     """Return the runbook: commands, where to look, decision rules, and the rollback."""

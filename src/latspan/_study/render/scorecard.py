@@ -19,8 +19,6 @@ from latspan._study.scorecard import PERCENTILES, Card, Cycle, Figures, Ratio, S
 from latspan._study.stats import TargetVerdict
 from latspan.histogram import values_needed
 
-__all__ = ["CROSS_RULES", "ScorecardTable"]
-
 CROSS_RULES: Final = (
     "Read these figures next to the outcomes of your product, for example tasks that users finish:",
     "operations better, outcomes flat: the problem is framed wrong",

@@ -17,8 +17,6 @@ from latspan._model.goals import Target
 from latspan._model.segments import Outcome
 from latspan._study.scorecard import Card, Figures, Ratio, Row, Scorecard
 
-__all__ = ["SCORECARD_SCHEMA", "scorecard_document"]
-
 SCORECARD_SCHEMA: Final = "latspan.scorecard/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

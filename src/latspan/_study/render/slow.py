@@ -18,15 +18,6 @@ from latspan._model.segments import (
 )
 from latspan._model.text import GLOSSARY, SOURCE_WORDS, in_words, listed, percent
 
-__all__ = [
-    "SegmentShare",
-    "Slowest",
-    "median_of",
-    "sentence",
-    "slowest_of",
-    "slowest_tenth",
-]
-
 _LEAD: Final = 0.10
 """
 Minimum lead of the largest segment over the next, as a fraction of the time, to be named alone.

@@ -18,8 +18,6 @@ from latspan._study.render.group import Group
 from latspan._study.render.layout import MARGIN, aligned, heads, shown, title
 from latspan._study.render.tables import percentile_text
 
-__all__ = ["SmoothnessTable"]
-
 _LABELS: Final[dict[str, str]] = {
     "time_to_first_visible_token": "until something shows (TTFV)",
     "chunk_gap_max": "longest gap",

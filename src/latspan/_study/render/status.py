@@ -28,8 +28,6 @@ from latspan._study.loop import (
 )
 from latspan._study.render.layout import MARGIN, fitted, prose, shown, title
 
-__all__ = ["STATUS_SCHEMA", "StatusReport", "status_document"]
-
 STATUS_SCHEMA: Final = "latspan.status/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

@@ -23,8 +23,6 @@ from latspan._study.stats import Verdict
 from latspan._study.sweep import Against, Finding, PathSweep
 from latspan.histogram import values_needed
 
-__all__ = ["PlannedRow", "SweepPlanTable", "SweepReport", "inputs_of"]
-
 _FINDING_STYLES: Final = {
     Finding.NO_DRIFT: "green",
     Finding.DRIFT: "bold red",

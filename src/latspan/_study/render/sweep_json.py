@@ -18,8 +18,6 @@ from latspan._study.render.comparison_json import comparison_document
 from latspan._study.render.sweep import inputs_of
 from latspan._study.sweep import SWEEP_SCHEMA, Against, PathSweep, SweptTarget
 
-__all__ = ["kept_document", "sweep_document"]
-
 
 def sweep_document(
     paths: Sequence[PathSweep],

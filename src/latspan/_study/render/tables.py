@@ -36,8 +36,6 @@ from latspan._study.render.slow import slowest_tenth
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import values_needed
 
-__all__ = ["MetricsTable", "SegmentsTable", "TokensTable", "percentile_text"]
-
 _PERCENTILES: Final = (50, 95, 99)
 _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
 _SHARE_BAR_WIDTH: Final = 8

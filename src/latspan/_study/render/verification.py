@@ -19,13 +19,6 @@ from latspan._study.render.diagnosis_json import escaped
 from latspan._study.render.layout import prose, title
 from latspan._study.verify import CommandQuality, Quality, Verification
 
-__all__ = [
-    "VERIFICATION_SCHEMA",
-    "VerificationReport",
-    "verification_document",
-    "verification_markdown",
-]
-
 VERIFICATION_SCHEMA: Final = "latspan.verification/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

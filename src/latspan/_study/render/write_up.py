@@ -31,18 +31,6 @@ from latspan._study.render.diagnosis_json import escaped
 from latspan._study.render.marker import marked
 from latspan._study.render.measurement import load_in_words
 
-__all__ = [
-    "WRITE_UP_SCHEMA",
-    "code",
-    "comparison_table",
-    "conclusion",
-    "missing_of",
-    "plain",
-    "sentence_of",
-    "write_up_document",
-    "write_up_page",
-]
-
 WRITE_UP_SCHEMA: Final = "latspan.write_up/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

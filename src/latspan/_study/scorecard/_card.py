@@ -35,8 +35,6 @@ from latspan.errors import ConfigError, UnknownNameError
 if TYPE_CHECKING:
     from latspan._study.table import OutermostReader, Table
 
-__all__ = ["Card", "Row", "Scorecard", "ScorecardBuilder"]
-
 _PATHS_THERE: Final = "the inference paths, or routes where none is set, are"
 _SET_PATH: Final = 'set it with latspan.attributes(inference_path="{}")'
 

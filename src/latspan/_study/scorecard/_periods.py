@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from latspan._base.nanoseconds import NS_PER_S
 
-__all__ = ["Cycle", "Period", "period_of"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -33,8 +33,6 @@ from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import index_of
 
-__all__ = ["PrometheusTotals", "totals_of"]
-
 _HINT: Final = "use the address of a Prometheus server, for example http://localhost:9090"
 _PERIODS: Final = {Cycle.WEEK: 12, Cycle.MONTH: 6}
 """Number of past periods that are queried."""

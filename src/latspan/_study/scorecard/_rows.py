@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
     Rows = NDArray[np.int64]
 
-__all__ = ["groups_in", "tallies_of"]
-
 _DAY_NS: Final = 86_400 * NS_PER_S
 _STREAM: Final = 1
 

@@ -24,8 +24,6 @@ from latspan._study.traces import is_url, read_any
 from latspan.errors import ConfigError, RecordingError
 from latspan.histogram import read_log
 
-__all__ = ["add_source"]
-
 _LOG: Final = ".hlog"
 _TRACES: Final = (".json", ".jsonl")
 

@@ -34,18 +34,6 @@ from latspan.histogram._buckets import (
     lowest_value_of,
 )
 
-__all__ = [
-    "PERCENTILES",
-    "Buckets",
-    "Counts",
-    "Figures",
-    "Group",
-    "Metric",
-    "Misses",
-    "Ratio",
-    "Tally",
-]
-
 PERCENTILES: Final = (50, 95)
 _TOLERANCE: Final = 1e-9
 """Relative tolerance of sums of weights: 0.95 * 20 is 19.000000000000004 in floating point."""

@@ -20,8 +20,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["beta_distribution", "student_quantile", "student_tail"]
-
 _TINY: Final = 1e-300
 _PRECISION: Final = 1e-13
 _MAX_TERMS: Final = 20_000

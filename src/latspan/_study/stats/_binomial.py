@@ -14,8 +14,6 @@ from fractions import Fraction
 
 from latspan.errors import ConfigError
 
-__all__ = ["at_least", "at_most", "fraction_above", "fraction_below"]
-
 
 def fraction_below(percentile: float) -> float:
     """

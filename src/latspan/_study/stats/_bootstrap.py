@@ -30,8 +30,6 @@ from latspan._study.stats._quantiles import Sample, resampled_quantiles
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "MIN_BLOCKS", "RatioInterval", "block_indices", "bootstrap_ratio"]
-
 BLOCK: Final = 25
 """Number of consecutive requests that are drawn together."""
 

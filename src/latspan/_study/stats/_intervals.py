@@ -12,8 +12,6 @@ from typing import NamedTuple
 from latspan._study.stats._binomial import at_least, at_most, fraction_above, fraction_below
 from latspan.errors import ConfigError
 
-__all__ = ["Interval", "percentile_ranks", "values_needed_for_interval", "wilson_interval"]
-
 
 class Interval(NamedTuple):
     """

@@ -6,8 +6,6 @@ import math
 from statistics import NormalDist
 from typing import Final
 
-__all__ = ["hypergeometric_tail", "more_often"]
-
 _EXACT_UP_TO: Final = 3_000
 """Number of units up to which the probability is exact."""
 

@@ -36,8 +36,6 @@ from latspan._study.stats._weighted import effective_size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sample", "needed_to_compare", "resampled_quantiles"]
-
 _MIN_VALUES: Final = 100
 _BEYOND: Final = 2
 _TABLE: Final = 100_000

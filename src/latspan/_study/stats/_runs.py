@@ -20,8 +20,6 @@ from typing import Final
 
 from latspan._study.stats._beta import student_quantile, student_tail
 
-__all__ = ["RunTest", "compare_runs", "holm", "permutation", "runs_needed"]
-
 _MAX_PERMUTED: Final = 6
 """Runs per side up to which every division of the runs is tried: 924."""
 _MAX_NEEDED: Final = 100

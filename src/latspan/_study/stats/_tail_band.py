@@ -18,8 +18,6 @@ from latspan._study.stats._bootstrap import BLOCK, MIN_BLOCKS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["tail_band_draws"]
-
 
 def tail_band_draws(
     values: NDArray[np.float64],

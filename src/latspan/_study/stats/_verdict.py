@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "TargetVerdict",
-    "Verdict",
-    "requests_needed",
-    "target_verdict",
-    "target_verdict_of_weights",
-    "weighted_target_verdict",
-]
-
 _ROUNDING: Final = 1e-12
 _MAX_NEEDED: Final = 10**9
 """Number of requests past which the search for the needed number stops."""

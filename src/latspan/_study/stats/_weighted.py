@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["effective_size", "weighted_quantile"]
-
 
 def effective_size(weights: NDArray[np.float64]) -> float:
     """

@@ -39,8 +39,6 @@ from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan.errors import LatspanError
 from latspan.histogram import values_needed
 
-__all__ = ["Against", "Finding", "PathSweep", "SweptTarget", "judge"]
-
 _OF_THE_TEST: Final = frozenset(
     {"kind", "load", "machine", "cache", "connections", "max_in_flight", "timeout_s"}
 )

@@ -10,16 +10,6 @@ from latspan._study.compare import Run, read_baseline, runs_of_baseline
 from latspan._study.loop import Result, Task
 from latspan.errors import RecordingError
 
-__all__ = [
-    "SWEEP_SCHEMA",
-    "baseline_file",
-    "last_measured",
-    "last_sweep",
-    "read_pinned",
-    "runs_in_sweep",
-    "seconds_in_sweep",
-]
-
 SWEEP_SCHEMA: Final = "latspan.sweep/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 

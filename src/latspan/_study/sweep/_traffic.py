@@ -9,8 +9,6 @@ from operator import itemgetter
 from latspan._study.scorecard import Cycle, ScorecardBuilder, add_source
 from latspan.errors import UnknownNameError
 
-__all__ = ["Traffic", "traffic_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Traffic:

@@ -27,17 +27,6 @@ from latspan._study.table._growing import GrowingArray
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "IDS_PER_FILE",
-    "MAX_GROUP_VALUES",
-    "OUTCOMES",
-    "PHASES",
-    "SOURCES",
-    "Chunk",
-    "Columns",
-    "Groups",
-]
-
 OUTCOMES: Final = tuple(Outcome)
 SOURCES: Final = tuple(Source)
 PHASES: Final = ("", "warmup", "measured", "drain")

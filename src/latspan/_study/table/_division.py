@@ -14,8 +14,6 @@ from latspan._model.text import count, listed
 from latspan._study.table._table import Table
 from latspan.errors import ConfigError
 
-__all__ = ["MAX_VALUES", "Division", "divide", "wanted_attributes"]
-
 MAX_VALUES: Final = 10
 """Number of values that ``--by`` shows, those with the most requests."""
 

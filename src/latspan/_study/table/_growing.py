@@ -14,8 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GrowingArray"]
-
 _GROWTH: Final = 1.25
 _MIN_CAPACITY: Final = 1_024
 

@@ -21,8 +21,6 @@ from latspan._study.table._columns import Columns, Groups
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Inside", "by_number", "join_calls", "outermost"]
-
 MAX_DEPTH: Final = 64
 """Number of scopes between a call and its request above which the call counts as not inside it."""
 

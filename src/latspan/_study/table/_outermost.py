@@ -17,8 +17,6 @@ from latspan._study.table._columns import Columns
 from latspan._study.table._reading import finished
 from latspan._study.table._table import Table
 
-__all__ = ["OutermostReader"]
-
 _MEASURED: Final = "measured"
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _OWN: Final[Mapping[str, str]] = {"outcome": "completed", "side": "client", "kind": ""}

@@ -34,8 +34,6 @@ from latspan.errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PartsReader"]
-
 _ELSEWHERE: Final = -1
 """Code of a line that is not selected."""
 _SELECTED: Final = 0

@@ -31,16 +31,6 @@ from latspan._study.table._table import Segments, Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "ChunkReader",
-    "TableReader",
-    "finished",
-    "read_rows",
-    "read_table",
-    "rows_of_records",
-    "table_of_records",
-]
-
 _CHUNK: Final = 256
 """Number of records that are added at once: so few that they stay in the processor's caches."""
 

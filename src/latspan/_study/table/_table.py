@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-__all__ = ["Segments", "Table", "ValueBounds"]
-
 _MEASURED: Final = PHASES.index("measured")
 _STATES: Final = tuple(State)
 _STREAMED: Final = (False, True, None)

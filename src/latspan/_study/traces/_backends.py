@@ -25,8 +25,6 @@ from latspan._study.traces._otlp import requests_in
 from latspan._study.traces._spans import spans_of
 from latspan.errors import ConfigError
 
-__all__ = ["TraceQuery", "read_backend"]
-
 _HINT: Final = (
     "use the address of the query API: for example http://localhost:16686 of Jaeger, or"
     " http://localhost:3200 of Tempo"

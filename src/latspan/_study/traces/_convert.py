@@ -16,8 +16,6 @@ from latspan._study.traces._imported import Imported
 from latspan._study.traces._otlp import read_otlp
 from latspan.errors import RecordingError
 
-__all__ = ["convert", "read_any", "require_parquet", "write_parquet"]
-
 
 def read_any(
     path: str | os.PathLike[str], *, service: str | None = None, route: str | None = None

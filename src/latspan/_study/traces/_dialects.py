@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 
-__all__ = ["INSTRUMENTATIONS", "Dialect", "Event", "Inference", "inference_of", "is_arrival"]
-
 
 class Dialect(StrEnum):
     """Instrumentation that wrote a span."""

@@ -22,8 +22,6 @@ from latspan._study.traces._dialects import INSTRUMENTATIONS, Dialect
 from latspan._study.traces._spans import SpanRow, seconds_as_ns
 from latspan._study.traces._tiling import Piece
 
-__all__ = ["LACKS", "call_pieces", "chunk_gaps", "server_metrics", "server_pieces", "with_server"]
-
 _TIME_TO_FIRST_TOKEN: Final = f"{semconv.GEN_AI_LATENCY_PREFIX}time_to_first_token"
 
 

@@ -38,8 +38,6 @@ from latspan._study.traces._spans import (
 )
 from latspan.errors import RecordingError
 
-__all__ = ["is_guidellm", "read_guidellm"]
-
 _TOO_MANY: Final = "429 Too Many Requests"
 _HEAD_BYTES: Final = 4096
 _MARKS_IN_HEAD: Final = (b'"guidellm_version"', b'"generative_benchmark"', b'"benchmarks"')

@@ -14,8 +14,6 @@ from typing import Any, Final
 from latspan._base.shown import address, foreign
 from latspan.errors import ConfigError
 
-__all__ = ["JsonServer", "is_url"]
-
 _TIMEOUT_S: Final = 30.0
 _MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
 _MAX_REASON_LENGTH: Final = 2_000

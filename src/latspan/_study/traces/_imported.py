@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from latspan._model.recording import RequestRecord
 
-__all__ = ["Imported"]
-
 
 @dataclass(frozen=True, slots=True)
 class Imported:

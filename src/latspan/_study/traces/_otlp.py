@@ -46,8 +46,6 @@ from latspan._study.traces._imported import Imported
 from latspan._study.traces._spans import SpanFault, SpanFile, SpanRow, read_spans, seconds_as_ns
 from latspan._study.traces._tiling import Piece, innermost, segments_without_span, tiled
 
-__all__ = ["read_otlp", "requests_in"]
-
 _SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
 _METRICS: Final[Mapping[str, str]] = {
     **semconv.METRIC_ATTRIBUTES,

@@ -28,20 +28,6 @@ from latspan._model.text import count
 from latspan._study.traces._dialects import Dialect, Event, inference_of, is_arrival
 from latspan.errors import RecordingError
 
-__all__ = [
-    "EXCESS_NS",
-    "EXCESS_SHARE",
-    "UNREADABLE",
-    "SpanFault",
-    "SpanFile",
-    "SpanRow",
-    "checked_ns",
-    "fault_of",
-    "read_spans",
-    "seconds_as_ns",
-    "spans_of",
-]
-
 _SERVER: Final = (2, "SPAN_KIND_SERVER")
 _FAILED: Final = (2, "STATUS_CODE_ERROR")
 _SERVICE_NAME: Final = "service.name"

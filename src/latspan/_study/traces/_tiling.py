@@ -16,8 +16,6 @@ from latspan import semconv
 from latspan._model.segments import SEGMENT_ORDER, Segment, SegmentName, Source
 from latspan._study.traces._spans import seconds_as_ns
 
-__all__ = ["OFFSET_NS", "Piece", "innermost", "segments_without_span", "tiled"]
-
 _PREFIX, _SUFFIX = semconv.segment_duration("|").split("|")
 _NOT_SEGMENTS: Final = frozenset({semconv.LATSPAN_STALL_DURATION, semconv.LATSPAN_HOST_GC_DURATION})
 _UNKNOWN: Final = frozenset({SegmentName.SERVER_WAIT, SegmentName.UNATTRIBUTED})

@@ -14,8 +14,6 @@ from latspan._base.spelling import nearest
 from latspan._model.segments import SegmentName
 from latspan.errors import ConfigError
 
-__all__ = ["LEVERS", "STAGE", "Lever", "lever_named"]
-
 _NETWORK: Final = (
     SegmentName.CONNECT,
     SegmentName.DNS,

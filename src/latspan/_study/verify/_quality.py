@@ -25,15 +25,6 @@ from latspan._study.stats._beta import student_quantile
 from latspan._study.verify._scorers import Scorer, scorer_of
 from latspan.errors import ConfigError
 
-__all__ = [
-    "CommandQuality",
-    "Quality",
-    "QualityJudgement",
-    "check_answers",
-    "check_items",
-    "compare_quality",
-]
-
 _LEVEL: Final = 0.05
 _MAX_TOKEN_DRIFT: Final = 0.10
 """Relative change of the mean length of the answers that is not worth a note."""

@@ -17,8 +17,6 @@ from typing import Any, Final, TypeAlias, cast
 from latspan._base.shown import foreign, printable
 from latspan.errors import ConfigError, MissingExtraError
 
-__all__ = ["Scorer", "scorer_of"]
-
 Scorer: TypeAlias = Callable[[str], float]
 """Return the score of an answer, in [0, 1]."""
 

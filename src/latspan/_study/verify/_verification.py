@@ -21,8 +21,6 @@ from latspan._study.verify._levers import STAGE, Lever
 from latspan._study.verify._quality import CommandQuality, Quality, QualityJudgement
 from latspan.errors import ConfigError
 
-__all__ = ["Verification", "verify"]
-
 _PARAMETERS: Final = "parameters"
 _OUTPUT_LENGTH: Final = "output_length"
 

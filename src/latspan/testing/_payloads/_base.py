@@ -11,17 +11,6 @@ from latspan._model.wire import encode_comment, encode_event
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
-__all__ = [
-    "CALL_ID",
-    "CALL_NAME",
-    "BlockPayloads",
-    "Payloads",
-    "StreamPayloads",
-    "encode",
-    "error_payload",
-    "to_json",
-]
-
 CALL_ID: Final = "call_0"
 CALL_NAME: Final = "look_up"
 """Name of the tool that scripted responses call."""

@@ -22,8 +22,6 @@ from latspan.testing._payloads.openai import (
 )
 from latspan.testing._payloads.openai_responses import OpenAIResponses
 
-__all__ = ["InvalidRequestError", "ModelRequest", "read_request"]
-
 _APIS: Final[Mapping[str, type[Payloads]]] = {
     # Before the older completions, whose path has the same end.
     "/chat/completions": OpenAIChat,

@@ -14,8 +14,6 @@ from latspan.testing._payloads._base import CALL_NAME, BlockPayloads, encode
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["AnthropicMessages"]
-
 _STOP_REASONS: Final = {
     "stop": "end_turn",
     "length": "max_tokens",

@@ -31,8 +31,6 @@ from latspan.testing._payloads.anthropic_messages import AnthropicMessages
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["BedrockConverse", "BedrockInvoke", "encode_exception", "encode_message"]
-
 _STRING: Final = 7
 """Type of a header whose value is text."""
 

@@ -14,8 +14,6 @@ from latspan.testing._payloads._base import CALL_ID, CALL_NAME, BlockPayloads, e
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["CohereChat"]
-
 _REASONS: Final = {
     "stop": "COMPLETE",
     "length": "MAX_TOKENS",

@@ -17,8 +17,6 @@ from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, 
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["GeminiGenerate"]
-
 _PATH: Final = re.compile(r"/([^/:]+):(stream)?[gG]enerateContent$")
 
 _REASONS: Final = {

@@ -19,8 +19,6 @@ from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, 
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["OllamaChat", "OllamaGenerate"]
-
 _REASONS: Final = {"tool_calls": "stop"}
 """Ollama's reasons, by the finish reason of chat completions in a script, if they differ."""
 

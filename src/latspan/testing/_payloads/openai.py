@@ -22,8 +22,6 @@ from latspan.testing._payloads._base import CALL_ID, CALL_NAME, Payloads, Stream
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["Models", "OpenAIChat", "OpenAICompletions", "OpenAIEmbeddings"]
-
 _TEXT_FIELDS: Final = {
     PayloadPart.TEXT: "content",
     PayloadPart.REASONING: "reasoning_content",

@@ -13,8 +13,6 @@ from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, 
 from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["OpenAIResponses"]
-
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Reasons of an incomplete response, by the finish reason of chat completions."""
 

@@ -18,8 +18,6 @@ from latspan._live.otel.samplers import looks_at_the_trace_alone
 from latspan._live.otel.spans import ApiSink
 from latspan._live.otel.tracers import Processors, is_known
 
-__all__ = ["application_sink"]
-
 
 def application_sink(tracer: trace.Tracer, before_flush: Callable[[], None]) -> ApiSink:
     """

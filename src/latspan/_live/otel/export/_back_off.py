@@ -9,8 +9,6 @@ from typing import Final
 from latspan._base.clock import Clock
 from latspan._base.nanoseconds import NS_PER_S
 
-__all__ = ["BackOff"]
-
 _FIRST_S: Final = 1.0
 _MAX_S: Final = 60.0
 _MAX_RETRY_AFTER_S: Final = 600.0

@@ -13,8 +13,6 @@ from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind
 from latspan._model.text import line_of, waterfall
 
-__all__ = ["ConsoleLines"]
-
 _KINDS: Final = frozenset({Kind.REQUEST, Kind.CALL})
 _LIMIT: Final = 1_000
 """Maximum number of requests that wait to be printed. A terminal may be stopped with Ctrl-S."""

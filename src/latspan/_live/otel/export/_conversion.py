@@ -30,8 +30,6 @@ from latspan.histogram._buckets import HIGHEST_NS, index_of, lowest_value_of
 from latspan.histogram._groups import BucketGroups
 from latspan.histogram._histogram import counts_of
 
-__all__ = ["Conversion", "KeptConversion", "explicit_counts"]
-
 _KEPT_PER_VALUE: Final = 2
 """Maximum number of exponential buckets per value that are kept until the next export."""
 

@@ -30,8 +30,6 @@ from typing import Any, Final, TypeVar, cast
 
 from latspan._base.slices import PacedList, give_way
 
-__all__ = ["EncodedBatch", "field", "logs_in_parts", "spans_in_parts", "varint", "with_encoder"]
-
 _MORE: Final = 0x80
 """Bit of a byte that means that another byte follows."""
 

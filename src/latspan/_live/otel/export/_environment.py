@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     # The threads that export metrics import this part of the SDK.
     from opentelemetry.sdk.metrics.export import AggregationTemporality
 
-__all__ = [
-    "SpanBatches",
-    "compresses",
-    "event_batches",
-    "export_interval_s",
-    "export_timeout_s",
-    "exports_exemplars",
-    "histogram_temporality",
-    "span_batches",
-]
-
-
 _MAX_VALUE: Final = 1e12
 """
 Upper limit of a value: as milliseconds it is thirty years, as spans more than fit into memory.

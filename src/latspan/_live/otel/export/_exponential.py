@@ -24,15 +24,6 @@ from latspan.histogram._buckets import HIGHEST_NS, index_of, middle_value_of
 from latspan.histogram._groups import BucketGroups
 from latspan.histogram._histogram import counts_of
 
-__all__ = [
-    "DEFAULT_MAX_BUCKETS",
-    "DEFAULT_SCALE",
-    "ExponentialBuckets",
-    "check_resolution",
-    "exponential_buckets",
-    "extended",
-]
-
 DEFAULT_SCALE: Final = 8
 """
 Finest scale that Prometheus keeps. A bucket is 0.27 % wide, so its middle is at most 0.135 % off.

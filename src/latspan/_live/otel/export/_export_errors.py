@@ -27,9 +27,6 @@ from latspan._base.shown import foreign
 from latspan._live.otel.context_keys import suppress_instrumentation
 from latspan._live.otel.export._last_export import LastExport
 
-__all__ = ["ExportErrors", "ExportResult", "export_results"]
-
-
 _EXPORTERS: Final = (
     "opentelemetry.exporter.otlp.proto.grpc.exporter",
     "opentelemetry.exporter.otlp.proto.http._log_exporter",

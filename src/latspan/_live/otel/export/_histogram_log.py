@@ -14,8 +14,6 @@ from latspan._model.recording import Snapshot, write_interval
 from latspan.errors import HistogramWriteError
 from latspan.histogram import HistogramLogWriter
 
-__all__ = ["HistogramLogs"]
-
 
 class HistogramLogs:
     """

@@ -15,8 +15,6 @@ from requests.adapters import HTTPAdapter
 from latspan._base import shown as _shown
 from latspan._base.slices import give_way
 
-__all__ = ["PASSING_STATUSES", "TOO_LARGE", "HttpSession", "http_session"]
-
 PASSING_STATUSES: Final = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,

@@ -32,9 +32,6 @@ from latspan._model.recording import Recorder, Series, SeriesKey, Snapshot
 from latspan._model.units import from_unit
 from latspan.errors import ConfigError, LatspanError
 
-__all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport", "Unsent"]
-
-
 _T = TypeVar("_T")
 
 _SIGNAL: Final = "histograms"

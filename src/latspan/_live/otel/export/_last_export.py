@@ -29,8 +29,6 @@ from latspan._base.fork import register_after_fork
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.units import from_unit
 
-__all__ = ["LastExport"]
-
 _STEP_NS: Final = NS_PER_S // 10
 """Longest step of a wait, and how late it may end before the process counts as standing still."""
 

@@ -9,8 +9,6 @@ from typing import Final, Literal
 from latspan import semconv
 from latspan._model.units import MetricUnit
 
-__all__ = ["FORMS", "Form"]
-
 
 @dataclass(frozen=True, slots=True)
 class Form:

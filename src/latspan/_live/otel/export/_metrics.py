@@ -29,8 +29,6 @@ from latspan._live.otel.spans import size_of_attributes
 from latspan._model.recording import Exemplar, SeriesKey, Snapshot
 from latspan._version import __version__
 
-__all__ = ["PART_BYTES", "SCOPE", "MetricsPart", "metrics_parts"]
-
 PART_BYTES: Final = 500_000
 """
 Maximum size of one message, in bytes.

@@ -35,8 +35,6 @@ from opentelemetry.sdk.metrics.export import (
 from latspan._base.slices import PacedList, give_way
 from latspan._live.otel.export._encoders import field, varint
 
-__all__ = ["EncodedMetrics", "metrics_encoder"]
-
 # Tags of length-delimited fields: the field's number times eight, plus two.
 _RESOURCE_METRICS: Final = b"\x0a"
 _SCOPE_METRICS: Final = b"\x12"

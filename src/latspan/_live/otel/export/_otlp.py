@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
     from requests import Session
 
-__all__ = ["otlp_log_exporter", "otlp_metric_exporter", "otlp_span_exporter"]
-
 _Protocol = Literal["http/protobuf", "grpc"]
 
 

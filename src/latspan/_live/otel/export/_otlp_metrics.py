@@ -32,8 +32,6 @@ from latspan._model.recording import Exemplar, Recorder, SeriesKey, Snapshot
 if TYPE_CHECKING:
     from latspan._live.otel.export._http_session import HttpSession
 
-__all__ = ["MetricsExporter", "OtlpMetrics"]
-
 
 class MetricsExporter(Protocol):
     """The part of the SDK's ``MetricExporter`` that latspan uses."""

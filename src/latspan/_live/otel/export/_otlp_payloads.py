@@ -24,8 +24,6 @@ from latspan.histogram import encode
 if TYPE_CHECKING:
     from latspan._live.otel.export._http_session import HttpSession
 
-__all__ = ["OtlpPayloads"]
-
 _FIXED_BYTES: Final = 160
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from latspan._live.otel.export._http_session import HttpSession
 
-__all__ = ["OtlpSpans", "otlp_events", "otlp_spans"]
-
 
 class OtlpSpans:
     """

@@ -15,8 +15,6 @@ from typing import Any
 
 from latspan._base.log import warn_once
 
-__all__ = ["ResponseKeeper", "rejected_items"]
-
 
 class ResponseKeeper:
     """Base of the SDK's gRPC exporters, before the SDK's class, that keeps the last response."""

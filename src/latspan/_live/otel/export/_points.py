@@ -21,8 +21,6 @@ from latspan._live.otel.spans import size_of_attributes
 from latspan._model.recording import Exemplar, Series, SeriesKey, Subject
 from latspan._model.units import MetricUnit, in_metric_unit
 
-__all__ = ["DataPoint", "attributes_of", "data_point", "largest_size"]
-
 DataPoint = ExponentialHistogramDataPoint | HistogramDataPoint
 
 

@@ -40,8 +40,6 @@ from latspan._live.otel.spans import (
 from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL
 
-__all__ = ["TRACE_FLAGS", "PrivateSink", "has_random_id"]
-
 _RANDOM_TRACE_ID: Final = 0x02
 """A trace flag of W3C Trace Context Level 2, propagated unchanged from the trace's root."""
 

@@ -34,8 +34,6 @@ from latspan._base.text import text_of
 from latspan._live.otel.limits import limited_to
 from latspan._live.otel.spans import MAX_TEXT_LENGTH, given_attributes
 
-__all__ = ["RecordingSpan", "Written"]
-
 _LATEST_EPOCH_NS: Final = 2**64 - 1
 """Latest time that OTLP can represent."""
 

@@ -19,8 +19,6 @@ from opentelemetry.sdk.resources import (
 from latspan._base.fork import was_started_by
 from latspan._live.otel.spans import encodable
 
-__all__ = ["application_resource", "resource_of", "resource_of_child"]
-
 _FORKED_WITHOUT_EXEC: Final = 0x40
 """``PF_FORKNOEXEC`` among the flags of ``/proc/self/stat``, see proc(5)."""
 

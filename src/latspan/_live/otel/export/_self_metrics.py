@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     # The threads that export metrics import this part of the SDK.
     from opentelemetry.sdk.metrics.export import AggregationTemporality, Metric, NumberDataPoint
 
-__all__ = ["About", "SelfMetric", "readings_of", "refused"]
-
 _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     semconv.METRIC_DROPPED: ("Lost telemetry, by kind and reason", "{item}"),
     semconv.METRIC_TRACES_SAMPLED_OUT: ("Traces that tail sampling did not keep", "{trace}"),

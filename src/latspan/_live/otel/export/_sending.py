@@ -14,8 +14,6 @@ from latspan._live.otel.export._partial_success import ResponseKeeper, rejected_
 if TYPE_CHECKING:
     from latspan._live.otel.export._http_session import HttpSession
 
-__all__ = ["Sending", "SpanAnswer"]
-
 _PASSING: Final = {
     "CANCELLED",
     "DEADLINE_EXCEEDED",

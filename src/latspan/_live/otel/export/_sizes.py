@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import TraceState
 
-__all__ = ["MOST_BYTES", "size_of", "size_of_span", "size_of_state"]
-
 _EVENT_BYTES: Final = 32
 _LINK_BYTES: Final = 64
 

@@ -24,8 +24,6 @@ from latspan._live.otel.samplers import looks_at_the_trace_alone
 from latspan._live.otel.spans import AttributeValue, ChildSpan, start_and_end
 from latspan._live.otel.tracers import Processors, limits_of, scope_of
 
-__all__ = ["UnstartedChildren"]
-
 _FAILED: Final = Status(StatusCode.ERROR)
 _FINE: Final = Status(StatusCode.UNSET)
 

@@ -20,8 +20,6 @@ from latspan._live.otel.spans._span import (
     OpenSpan,
 )
 
-__all__ = ["ApiSink", "start_and_end"]
-
 
 def start_and_end(tracer: trace.Tracer, children: Sequence[ChildSpan], context: Context) -> None:
     """Start and end children through the OpenTelemetry API."""

@@ -15,15 +15,6 @@ from latspan._model.timeline import Timeline
 from latspan._model.tokens import TokenCounts
 from latspan._model.units import MetricUnit
 
-__all__ = [
-    "gen_ai_latency",
-    "latency_attributes",
-    "metric_attributes",
-    "only_missing",
-    "spanless_attributes",
-    "token_attributes",
-]
-
 _MEASURED: Final = Source.MEASURED
 _PERCENTILE_95_NEEDS: Final = 20
 

@@ -15,8 +15,6 @@ from latspan._live.otel.spans._span import AttributeValue, ChildSpan
 from latspan._model.segments import Segment, SegmentName, Source
 from latspan._model.timeline import Attempt
 
-__all__ = ["attempt_spans", "segment_spans", "spanless_names"]
-
 _NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
 """
 Segments that are interleaved with others, or whose attempts have spans. They become attributes.

@@ -14,18 +14,6 @@ from latspan._base.text import MAX_NAME_LENGTH, text_of
 from latspan._live.otel.spans._span import AttributeValue
 from latspan._model.wire import MAX_CONTENT_LENGTH, written
 
-__all__ = [
-    "MAX_ITEMS",
-    "MAX_TEXT_LENGTH",
-    "SPAN_BYTES",
-    "encodable",
-    "encodable_data",
-    "measured",
-    "size_of_attributes",
-    "size_of_parts",
-    "size_of_text",
-]
-
 MAX_TEXT_LENGTH: Final = 16_384
 """Maximum number of characters kept of an attribute's text, or of all texts in its list."""
 

@@ -31,8 +31,6 @@ from latspan._live.otel.spans._span import (
     SpanSink,
 )
 
-__all__ = ["EnrichingSink"]
-
 WhenEnded = Callable[[], Mapping[str, AttributeValue] | None]
 """
 Callback for the moment when the other instrumentation ends its span.

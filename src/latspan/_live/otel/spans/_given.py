@@ -10,8 +10,6 @@ from latspan._base.text import text_of
 from latspan._live.otel.spans._encodable import encodable
 from latspan._live.otel.spans._span import AttributeValue
 
-__all__ = ["given_attributes"]
-
 _RESERVED: Final = "latspan."
 """Prefix of the attributes that latspan sets itself."""
 

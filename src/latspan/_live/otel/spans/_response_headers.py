@@ -23,8 +23,6 @@ from latspan import semconv
 from latspan._base import shown as _shown
 from latspan._live.otel.spans._span import AttributeValue
 
-__all__ = ["RESPONSE_HEADERS", "header_attributes", "is_recordable"]
-
 _RAY: Final = "cf-ray"
 
 RESPONSE_HEADERS: Final = frozenset(

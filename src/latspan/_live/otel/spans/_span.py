@@ -13,17 +13,6 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
-__all__ = [
-    "AttributeValue",
-    "ChildSpan",
-    "DecidedAtStart",
-    "EndChildren",
-    "FinishedSpan",
-    "NoSink",
-    "OpenSpan",
-    "SpanSink",
-]
-
 AttributeValue = (
     str | bool | int | float | Sequence[str] | Sequence[bool] | Sequence[int] | Sequence[float]
 )

@@ -17,8 +17,6 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.segments import Kind, Outcome, Side, Source
 from latspan._model.tokens import TokenSource
 
-__all__ = ["LOOKED_UP", "MAX_NUMBER", "MIN_RATIO", "UNREADABLE", "check_rows"]
-
 UNREADABLE: Final = (
     ValueError,
     KeyError,

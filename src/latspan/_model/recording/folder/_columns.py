@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["columns", "frame_module"]
-
 _SEGMENT: Final = "segment."
 _TOKENS: Final = "tokens."
 _FROM_SCHEDULE: Final = ".from_schedule"

@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["host_conditions"]
-
 _GIT_TIMEOUT_S: Final = 2.0
 
 

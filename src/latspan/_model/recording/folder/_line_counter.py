@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
     from latspan._model.recording._snapshot import Snapshot
 
-__all__ = ["LineCounter"]
-
 _MAX_WEIGHT: Final = 10_000
 """Maximum number of requests that a sampled line represents; a damaged line may state more."""
 

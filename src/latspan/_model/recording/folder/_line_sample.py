@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-__all__ = ["LineSample", "duration_of_line", "kind_of_line"]
-
 _KIND: Final = b'{"kind":"'
 _DURATION: Final = b'"duration_ns":'
 

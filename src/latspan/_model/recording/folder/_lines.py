@@ -18,8 +18,6 @@ from latspan._model.segments import Kind, Outcome, Segment, Side, Source
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._model.wire import written
 
-__all__ = ["compact_line", "line_of", "record_of", "record_of_row", "row_of", "row_of_record"]
-
 _MEASURED: Final = Source.MEASURED
 _TOKEN_SOURCES: Final = {source.value: source for source in TokenSource}
 _SOURCES: Final = {source.value: source for source in Source}

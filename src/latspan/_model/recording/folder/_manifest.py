@@ -24,17 +24,6 @@ from latspan._model.segments import Kind
 from latspan._version import __version__
 from latspan.errors import ConfigError, RecordingError
 
-__all__ = [
-    "SCHEMA",
-    "Manifest",
-    "Origin",
-    "begin_recording",
-    "is_recording",
-    "join_recording",
-    "read_manifest",
-    "refuse_copies",
-]
-
 SCHEMA: Final = "latspan.recording/1"
 _READABLE: Final = frozenset({SCHEMA})
 _NAME: Final = "recording.json"

@@ -35,20 +35,6 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = [
-    "CONVERTED",
-    "RECORDS_KEPT",
-    "SAMPLE",
-    "LineChunk",
-    "Recording",
-    "SnapshotReader",
-    "chunks_of",
-    "counted",
-    "lacks_lines",
-    "open_recording",
-    "without_collections",
-]
-
 SAMPLE: Final = "The recording is a sample: "
 """Beginning of the note on lines that stand for other requests too."""
 

@@ -16,8 +16,6 @@ from latspan._model.recording.folder._writer import names_in
 from latspan.errors import RecordingError
 from latspan.histogram import read_log
 
-__all__ = ["not_readable", "open_regular", "snapshots_in"]
-
 
 def open_regular(path: Path) -> BinaryIO:
     """

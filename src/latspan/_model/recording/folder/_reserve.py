@@ -15,8 +15,6 @@ from typing import Final
 
 from latspan.errors import RecordingError
 
-__all__ = ["Reserve"]
-
 _NAME: Final = ".reserved"
 _SIZE: Final = 64 * 1024
 """Bytes kept: a manifest, twice, because a new one is written before it replaces the other."""

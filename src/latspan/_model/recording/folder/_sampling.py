@@ -16,8 +16,6 @@ from typing import Final
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.recording._record import RequestRecord
 
-__all__ = ["RecordSampler"]
-
 _RANGE: Final = 2**64
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 """

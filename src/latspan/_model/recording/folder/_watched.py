@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ReadingWatch", "Watcher", "watched_reading"]
-
 Watcher = Callable[[int, int], None]
 """Receives the number of bytes that were read, and of all bytes to read."""
 

@@ -26,17 +26,6 @@ from latspan._model.recording._record import RequestRecord
 from latspan._model.recording.folder._lines import line_of
 from latspan._model.recording.folder._sampling import RecordSampler
 
-__all__ = [
-    "LOST",
-    "MAX_FILE_BYTES",
-    "ProcessFile",
-    "RecordFile",
-    "count_of_lost",
-    "files_in",
-    "names_in",
-    "prepare",
-]
-
 MAX_FILE_BYTES: Final = 1_000_000_000
 """Size in bytes above which a process writes no further record, if it is not set."""
 
