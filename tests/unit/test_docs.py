@@ -15,6 +15,7 @@ import latspan
 from latspan import semconv, testing
 from latspan._model.segments import Kind, Mark, Outcome, SegmentName, Source, Stage
 from latspan._model.tokens import TokenSource
+from latspan._study.diagnose import Cause
 from latspan.errors import LatspanError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,10 @@ def test_every_public_name_is_documented(module: ModuleType) -> None:
     names = {f"{module.__name__}.{name}" for name in module.__all__}
 
     assert sorted(names - first_column(page("api.md"))) == []
+
+
+def test_every_cause_is_documented() -> None:
+    assert sorted(set(Cause) - first_column(page("guides/diagnose.md"))) == []
 
 
 def test_every_error_is_documented() -> None:

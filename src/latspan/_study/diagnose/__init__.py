@@ -9,6 +9,7 @@ from __future__ import annotations
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._bands import bands_of
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, diagnose_table
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate
 from latspan._study.diagnose._finding import Finding, milliseconds
@@ -21,6 +22,7 @@ __all__ = [
     "Attribution",
     "BudgetRow",
     "Calibration",
+    "Cause",
     "Conclusion",
     "Diagnosis",
     "Facts",

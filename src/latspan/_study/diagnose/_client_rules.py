@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._model.segments import SegmentName, Stage, host_of_exchange
+from latspan._model.segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
 from latspan._model.text import percent
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import CLUMPED, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 from latspan._study.diagnose._line import beyond
@@ -30,23 +31,23 @@ _FEWER: Final = 0.5
 
 _STAGE_CAUSES: Final = {
     Stage.RETRIEVE: (
-        "retrieval",
+        Cause.RETRIEVAL,
         "cache retrieved documents, or retrieve fewer of them, or in parallel",
     ),
-    Stage.TOKENIZE: ("tokenization", "tokenize once and cache the result"),
-    Stage.PARSE: ("parsing", "parse less, or move parsing off the critical path"),
-    Stage.AUTH: ("authentication", "cache the result of the authentication"),
-    Stage.SAFETY: ("safety_check", "check the output in parts while it streams"),
-    Stage.POSTPROCESS: ("post_processing", "process the output in parts while it streams"),
-    Stage.SEND_STREAM: ("slow_reader", "flush each event, and look for a slow client"),
-    Stage.ROUTE: ("routing", "simplify or cache the routing decision"),
+    Stage.TOKENIZE: (Cause.TOKENIZATION, "tokenize once and cache the result"),
+    Stage.PARSE: (Cause.PARSING, "parse less, or move parsing off the critical path"),
+    Stage.AUTH: (Cause.AUTHENTICATION, "cache the result of the authentication"),
+    Stage.SAFETY: (Cause.SAFETY_CHECK, "check the output in parts while it streams"),
+    Stage.POSTPROCESS: (Cause.POST_PROCESSING, "process the output in parts while it streams"),
+    Stage.SEND_STREAM: (Cause.SLOW_READER, "flush each event, and look for a slow client"),
+    Stage.ROUTE: (Cause.ROUTING, "simplify or cache the routing decision"),
 }
 
 
 def generator(facts: Facts) -> Finding | None:
     """Return the finding that the load generator itself sent its requests late."""
     return Finding(
-        "load_generator",
+        Cause.LOAD_GENERATOR,
         "the load generator sends requests later than scheduled",
         "give the generator more CPU, or use more processes",
         (f"dispatch lag takes {milliseconds(facts.leader.mean_ns)} per slow request",),
@@ -58,7 +59,7 @@ def generator(facts: Facts) -> Finding | None:
 def blocked_event_loop(facts: Facts) -> Finding | None:
     """Return the finding that the application computes on its event loop."""
     return Finding(
-        "blocked_event_loop",
+        Cause.BLOCKED_EVENT_LOOP,
         "the application blocks its own event loop",
         "move CPU-bound work off the event loop, pure Python code to another process",
         (
@@ -76,7 +77,7 @@ def client_pool(facts: Facts) -> Finding | None:
     """Return the finding that all connections of the client's pool are in use."""
     busy = facts.tail(facts.in_flight)
     return Finding(
-        "client_pool",
+        Cause.CLIENT_POOL,
         "requests wait for a connection of the client's own pool",
         "raise the connection limit of the client, and share one client",
         (
@@ -103,7 +104,7 @@ def connections(facts: Facts) -> Finding | None:
         if share >= _REUSED:
             return network(facts)
     return Finding(
-        "no_connection_reuse",
+        Cause.NO_CONNECTION_REUSE,
         "requests open new connections",
         "keep connections alive: share one client, and warm it before the first request",
         tuple(evidence),
@@ -144,7 +145,7 @@ def network(facts: Facts) -> Finding | None:
             if full is not None:
                 return _large(leader.name, (*evidence, full))
             return Finding(
-                "gateway_queue",
+                Cause.GATEWAY_QUEUE,
                 "something between client and server holds requests while others are in flight",
                 "raise the gateway's limit of requests per server, or scale it",
                 (
@@ -159,7 +160,7 @@ def network(facts: Facts) -> Finding | None:
             )
         if not facts.is_spread(leader):
             return Finding(
-                "network_jitter",
+                Cause.NETWORK_JITTER,
                 "the network, or a gateway that reports no time, delays some requests",
                 "bypass the gateway or pin the zone, and compare",
                 evidence,
@@ -167,7 +168,7 @@ def network(facts: Facts) -> Finding | None:
                 (leader.name, SegmentName.NETWORK),
             )
     return Finding(
-        "network_distance",
+        Cause.NETWORK_DISTANCE,
         "the path to the server is long, or the request is large",
         "move the client to the server's region, or send less",
         evidence,
@@ -201,7 +202,7 @@ def _full_path(facts: Facts, transit: NDArray[np.float64]) -> str | None:
 
 def _large(segment: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "network_distance",
+        Cause.NETWORK_DISTANCE,
         "the path to the server is slow, and large messages take long on it",
         "send less or ask for shorter responses, compress, or move the client nearer to the server",
         evidence,
@@ -213,7 +214,7 @@ def _large(segment: str, evidence: tuple[str, ...]) -> Finding:
 def gateway(facts: Facts) -> Finding | None:
     """Return the finding on requests that a gateway reports to hold."""
     return Finding(
-        "gateway_queue",
+        Cause.GATEWAY_QUEUE,
         "a gateway in front of the model holds requests",
         "scale the gateway, or raise its limit of requests per server",
         (f"the gateway reports {milliseconds(facts.leader.mean_ns)} per slow request",),
@@ -231,7 +232,7 @@ def retries(facts: Facts) -> Finding | None:
         else (f"slow requests need {slow:.1f} attempts on average, typical ones {typical:.1f}",)
     )
     return Finding(
-        "retries",
+        Cause.RETRIES,
         "failed attempts and the waits before the next one",
         "find out why attempts fail: shape arrivals, raise the quota, respect Retry-After",
         (
@@ -256,7 +257,7 @@ def call_chain(facts: Facts) -> Finding | None:
             f" {milliseconds(earlier[longest])}"
         )
     return Finding(
-        "call_chain",
+        Cause.CALL_CHAIN,
         "calls before the last one",
         "merge the calls, or run them in parallel"
         if longest is None
@@ -271,19 +272,14 @@ def own_code(facts: Facts) -> Finding | None:
     """Return the finding on a stage of an application or a server, or the time before a call."""
     leader = facts.leader
     kind = facts.table.kinds.get(leader.name, leader.name)
-    cause, lever = (
-        _STAGE_CAUSES.get(Stage(kind), (None, None))
-        if kind in set(Stage)
-        else (
-            None,
-            None,
-        )
-    )
+    cause, lever = Cause.OWN_STAGE, f"shorten the stage '{leader.name}', or run it in parallel"
+    if kind in STAGE_KINDS:
+        cause, lever = _STAGE_CAUSES.get(Stage(kind), (cause, lever))
     where = f"slow requests spend {milliseconds(leader.mean_ns)} in {leader.name}"
     typical = f"typical ones {milliseconds(leader.typical_ns)}"
     if leader.name == SegmentName.PREPARE:
         return Finding(
-            "client_preparation",
+            Cause.CLIENT_PREPARATION,
             "the application's own work before the call",
             "cache or shorten templating, tokenizing and client set-up",
             (f"{where}, {typical}",),
@@ -291,9 +287,9 @@ def own_code(facts: Facts) -> Finding | None:
             (leader.name,),
         )
     return Finding(
-        cause or "own_stage",
+        cause,
         f"the stage '{leader.name}'",
-        lever or f"shorten the stage '{leader.name}', or run it in parallel",
+        lever,
         (f"{where}, {typical}",),
         f"the stage '{leader.name}' is replaced by a constant and requests are as slow",
         (leader.name,),
@@ -306,7 +302,7 @@ def dependency(facts: Facts) -> Finding | None:
     host = host_of_exchange(leader.name)
     typical = f"typical ones {milliseconds(leader.typical_ns)}"
     return Finding(
-        "slow_dependency",
+        Cause.SLOW_DEPENDENCY,
         f"HTTP requests of the application to {host}",
         f"cache the responses of {host}, request them in parallel, or speed up that service",
         (f"slow requests spend {milliseconds(leader.mean_ns)} there, {typical}",),
@@ -318,7 +314,7 @@ def dependency(facts: Facts) -> Finding | None:
 def postprocessing(facts: Facts) -> Finding | None:
     """Return the finding on work after the last token."""
     return Finding(
-        "post_processing",
+        Cause.POST_PROCESSING,
         "work after the last token",
         "process the output in parts while it streams",
         (f"slow requests spend {milliseconds(facts.leader.mean_ns)} after the last token",),
@@ -334,7 +330,7 @@ def slow_consumer(facts: Facts) -> Finding | None:
     if ratio >= 1.5 and facts.leader.typical_ns > 0:
         evidence += f", {times(ratio)} as long as in typical requests"
     return Finding(
-        "slow_consumer",
+        Cause.SLOW_CONSUMER,
         "the application reads the stream more slowly than it arrives",
         "do less work per chunk, or read the stream in a task of its own",
         (evidence,),

@@ -16,6 +16,7 @@ import numpy as np
 
 from latspan._model.metrics import FIRST_TOKENS, OF_PACE
 from latspan._model.segments import SegmentName
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import CLUMPED, VARIED, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
 from latspan._study.diagnose._group_rules import slower_group
@@ -117,7 +118,7 @@ def is_buffered(facts: Facts) -> bool:
 def buffered(facts: Facts) -> Finding:
     """Return the finding that something on the way holds streams back."""
     return Finding(
-        "buffering",
+        Cause.BUFFERING,
         "a proxy or gateway holds the stream back and delivers it in bursts",
         "switch the proxy's response buffering off, and flush each event",
         (
@@ -250,7 +251,7 @@ def _length(facts: Facts, evidence: list[str]) -> Finding:
 
 def _long_answers(evidence: list[str]) -> Finding:
     return Finding(
-        "output_length",
+        Cause.OUTPUT_LENGTH,
         "answers are long",
         "cap or shape the output",
         tuple(evidence),
@@ -261,7 +262,7 @@ def _long_answers(evidence: list[str]) -> Finding:
 
 def _slow_model(evidence: list[str]) -> Finding:
     return Finding(
-        "slow_model",
+        Cause.SLOW_MODEL,
         "the model takes long per token in every request",
         "quantize, use a smaller model, or decode speculatively",
         tuple(evidence),
@@ -292,7 +293,7 @@ def _of_all(facts: Facts, evidence: list[str]) -> Finding | None:
         return None
     if isnan(usual) and facts.attribution.by_excess:
         return Finding(
-            "output_length",
+            Cause.OUTPUT_LENGTH,
             "answers are long, or the model is slow: the number of tokens is not known",
             "record token counts: LATSPAN_REQUEST_STREAM_USAGE=true",
             tuple(evidence),
@@ -334,7 +335,7 @@ def _pace(facts: Facts, evidence: list[str]) -> Finding:
         return found
     whatever = ", whatever the load" if varies(facts.load_at_server) else ""
     return Finding(
-        "slow_decode",
+        Cause.SLOW_DECODE,
         f"some requests are decoded slowly{whatever}",
         "profile the host: memory, garbage collection, preemption",
         (*evidence, *kv_pressure(facts)),
@@ -352,7 +353,7 @@ def _contention(facts: Facts, evidence: list[str]) -> Finding | None:
     if ratio is None or not (always or _is_by_load(facts, load)):
         return None
     return Finding(
-        "batch_contention",
+        Cause.BATCH_CONTENTION,
         "decode slows down while other requests run",
         "cap the batch or the concurrency, or add a replica",
         (
@@ -381,7 +382,7 @@ def _long_contexts(facts: Facts, evidence: list[str]) -> Finding | None:
         # Slower requests overlap more, whatever their length.
         return None
     return Finding(
-        "batch_contention",
+        Cause.BATCH_CONTENTION,
         "decode slows down while other requests with long prompts run",
         "limit the tokens of a batch, or separate long prompts",
         (
@@ -474,7 +475,7 @@ def _interference(facts: Facts, evidence: list[str]) -> Finding | None:
 
 def _interfering(evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "prefill_interference",
+        Cause.PREFILL_INTERFERENCE,
         "streams stall while the server processes other requests' prompts",
         "process prompts in chunks, or separate long prompts",
         evidence,
@@ -512,7 +513,7 @@ def _stalls(facts: Facts) -> Finding | None:
     elif follows is not None and follows.correlation < _COINCIDE:
         evidence += ("they follow no load",)
     return Finding(
-        "random_stalls",
+        Cause.RANDOM_STALLS,
         "streams stall at random",
         "profile the server's host: memory, garbage collection, preemption",
         (*evidence, *kv_pressure(facts)),
@@ -548,7 +549,7 @@ def pausing(facts: Facts) -> Finding | None:
     if parts.stalls < max(parts.length, parts.pace, _PAUSED * facts.attribution.excess_ns):
         return None
     found = _stalls(facts)
-    if found is None or found.cause != "random_stalls":
+    if found is None or found.cause != Cause.RANDOM_STALLS:
         return None
     waits = (
         f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server, typical ones"

@@ -19,6 +19,7 @@ from latspan._model.text import count, percent
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._bands import MIN_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.diagnose._goal import Goal
@@ -364,7 +365,7 @@ def _above(value_ns: float) -> str:
     return f"{math.ceil(value_ns / digit) * digit / NS_PER_MS:g} ms"
 
 
-_WHATEVER_LEADS: Final = frozenset({"cold_start", "slow_group"})
+_WHATEVER_LEADS: Final = frozenset({Cause.COLD_START, Cause.SLOW_GROUP})
 """Causes that explain the tail whichever segment leads."""
 
 

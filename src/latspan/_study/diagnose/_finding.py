@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from latspan._model.text import percent
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._line import MIN_POINTS
 
@@ -35,7 +36,7 @@ class Finding:
     A cause of the time in the leading segment.
 
     Args:
-        cause: Name of the cause, as in the table of the documentation.
+        cause: The cause.
         summary: The cause as a sentence without its subject, for example ``requests wait in the
             server's queue``.
         lever: The one change to try.
@@ -44,7 +45,7 @@ class Finding:
         segments: Segments that the cause explains.
     """
 
-    cause: str
+    cause: Cause
     summary: str
     lever: str
     evidence: tuple[str, ...]

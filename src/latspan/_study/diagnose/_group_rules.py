@@ -17,6 +17,7 @@ import numpy as np
 from latspan._model.metrics import OF_PACE
 from latspan._model.segments import SegmentName
 from latspan._model.text import percent
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import SIMILAR, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds, times
 from latspan._study.stats import hypergeometric_tail
@@ -141,7 +142,7 @@ def slow_group(facts: Facts) -> Finding | None:
     ):
         alike = "; its answers are shorter, so that what each needs once counts more per token"
     return Finding(
-        "slow_group",
+        Cause.SLOW_GROUP,
         f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
         f" ({milliseconds(own)} on average, others {milliseconds(others)})",
         _lever(group, segment),
@@ -180,7 +181,7 @@ def overtaken_group(facts: Facts) -> Finding | None:
         is_queue = float(np.quantile(waits[inside], 0.1)) <= _EMPTY * own
         if is_queue and _is_slow_at_equal_load(facts, group) and not facts.are_larger(inside):
             return Finding(
-                "slow_group",
+                Cause.SLOW_GROUP,
                 f"requests of one {group.attribute} wait while later ones of others begin:"
                 f" '{group.value}', {milliseconds(own)} in the queue against"
                 f" {milliseconds(others)}",
@@ -214,7 +215,7 @@ def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Find
         own, others = (float(np.nanmedian(times_ns[rows])) for rows in (inside, ~inside))
         if test.of_them >= _NEARLY_ALL and own >= SIMILAR * others:
             return Finding(
-                "slow_group",
+                Cause.SLOW_GROUP,
                 f"requests of one {group.attribute} are slow: '{group.value}', because of the"
                 f" {name} ({milliseconds(own)} on average, others {milliseconds(others)})",
                 _lever(group, name),

@@ -16,6 +16,7 @@ from latspan._model.text import percent
 from latspan._study.diagnose import _client_rules as client
 from latspan._study.diagnose import _decode_rules as decoding
 from latspan._study.diagnose import _server_rules as server
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._group_rules import overtaken_group, slow_group
@@ -33,7 +34,7 @@ def _pool(facts: Facts) -> Finding | None:
 def _prefill(facts: Facts) -> Finding | None:
     """Return the finding on prefill, perhaps that of a server that pauses."""
     found = server.prefill(facts)
-    return found if found.cause != "slow_prefill" else decoding.pausing(facts) or found
+    return found if found.cause != Cause.SLOW_PREFILL else decoding.pausing(facts) or found
 
 
 def _wait(facts: Facts) -> Finding | None:
@@ -41,7 +42,7 @@ def _wait(facts: Facts) -> Finding | None:
     if facts.reports_queue:
         return client.network(facts)
     found = server.server_wait(facts)
-    return found if found.cause != "server_wait" else decoding.pausing(facts) or found
+    return found if found.cause != Cause.SERVER_WAIT else decoding.pausing(facts) or found
 
 
 _BY_SEGMENT: Final[dict[str, Rule]] = {
@@ -108,7 +109,7 @@ def unreliable(failed: int, units: int, percentile: float) -> Finding | None:
     if not units or failed / units <= 1 - percentile / 100:
         return None
     return Finding(
-        "unreliable_service",
+        Cause.UNRELIABLE_SERVICE,
         "so many requests fail that the percentile falls on a failed one",
         "find out why requests fail: timeouts, capacity, admission control",
         (f"{failed:,} of {units:,} requests failed ({percent(failed / units)})",),

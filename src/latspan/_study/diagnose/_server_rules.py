@@ -10,6 +10,7 @@ import numpy as np
 from latspan._model.metrics import FIRST_TOKENS
 from latspan._model.segments import SegmentName
 from latspan._model.text import count, percent
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import SIMILAR, Facts, varies
 from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times, waiting
 from latspan._study.diagnose._line import CORRELATED
@@ -81,19 +82,19 @@ _CALIBRATE: Final = (
 
 _BEHIND: Final = {
     SegmentName.QUEUE: (
-        "under_capacity",
+        Cause.UNDER_CAPACITY,
         "in the server's queue",
         "add capacity (slots, replicas) or lower the load",
         "the queue stays at half the load",
     ),
     SegmentName.GATEWAY: (
-        "gateway_queue",
+        Cause.GATEWAY_QUEUE,
         "at a gateway",
         "scale the gateway, or raise its limit of requests per server",
         "the gateway's own queue metrics are at zero",
     ),
     SegmentName.SERVER_WAIT: (
-        "server_wait",
+        Cause.SERVER_WAIT,
         "for the server",
         _CALIBRATE,
         "the server reports short times",
@@ -108,7 +109,7 @@ _STABLE: Final = 0.3
 def loading(facts: Facts) -> Finding | None:
     """Return the finding that the server loads the model for a request."""
     return Finding(
-        "cold_start",
+        Cause.COLD_START,
         "the server loads the model while requests wait",
         "keep the model loaded: send a request before users do, and raise the idle time",
         (f"loading the model takes {milliseconds(facts.leader.mean_ns)} per slow request",),
@@ -137,7 +138,7 @@ def queue(facts: Facts) -> Finding | None:
     if full:
         evidence += full
         return Finding(
-            "kv_cache",
+            Cause.KV_CACHE,
             "requests wait because the KV cache is full",
             "shorten contexts, quantize the KV cache or add memory",
             tuple(evidence),
@@ -158,7 +159,7 @@ def queue(facts: Facts) -> Finding | None:
         segments = (SegmentName.QUEUE, SegmentName.POOL_WAIT)
     if _come_in_bursts(facts):
         return Finding(
-            "bursts",
+            Cause.BURSTS,
             f"bursts of requests wait {where}",
             "smooth arrivals: admit fewer requests at a time, or batch adaptively",
             (*evidence, f"arrivals vary {times(facts.burstiness)} as much as independent ones"),
@@ -167,7 +168,7 @@ def queue(facts: Facts) -> Finding | None:
         )
     evidence += _arrivals(facts) + _unseen(facts)
     return Finding(
-        "under_capacity",
+        Cause.UNDER_CAPACITY,
         f"requests wait {where}",
         "add capacity (slots, replicas) or lower the load",
         tuple(evidence),
@@ -245,7 +246,7 @@ def _is_the_way(facts: Facts) -> Finding | None:
     if not is_way:
         return None
     return Finding(
-        "network_distance",
+        Cause.NETWORK_DISTANCE,
         "the path to the server is long, or a gateway that reports no time holds requests",
         "move the client to the server's region, or bypass the gateway, and compare",
         (
@@ -275,7 +276,7 @@ def _is_delayed(facts: Facts) -> Finding | None:
     if slow[alone].mean() < _WAY * slow.mean() or slow[alone].sum() < _MIN_DELAYED:
         return None
     return Finding(
-        "network_jitter",
+        Cause.NETWORK_JITTER,
         "the network, or a gateway or server that reports no time, delays some requests",
         "bypass the gateway or pin the zone, and compare",
         (
@@ -373,7 +374,7 @@ def prefill(facts: Facts) -> Finding:
         return _reprocessing((*evidence, *prefix), segments)
     if isnan(uncached) and facts.calibration is None:
         return Finding(
-            "slow_prefill",
+            Cause.SLOW_PREFILL,
             "the server needs long before the first token; whether prompts are long is not known",
             "record token counts, which distinguish long prompts from a slow server:"
             " LATSPAN_REQUEST_STREAM_USAGE=true",
@@ -402,7 +403,7 @@ def prefill(facts: Facts) -> Finding:
         is_length = (grows or uncached >= _LONG_PROMPT) and not usual >= _SLOW_TOKEN_NS
     if is_length and not risen:
         return Finding(
-            "long_context",
+            Cause.LONG_CONTEXT,
             "the server processes long prompts",
             "trim or compress the context, for example fewer passages",
             tuple(evidence),
@@ -410,7 +411,7 @@ def prefill(facts: Facts) -> Finding:
             segments,
         )
     return Finding(
-        "slow_prefill",
+        Cause.SLOW_PREFILL,
         "the server takes long per prompt token",
         "check the device of the model, its clock rate, and the batch budget of prefill",
         tuple(evidence),
@@ -491,7 +492,7 @@ def _reprocessed(facts: Facts) -> list[str]:
 
 def _reprocessing(evidence: tuple[str, ...], segments: tuple[str, ...]) -> Finding:
     return Finding(
-        "reprocessed_prefix",
+        Cause.REPROCESSED_PREFIX,
         "the server processes a part of prompts again that a cache could hold",
         "put the stable part first, and cache the prefix",
         evidence,
@@ -513,7 +514,7 @@ def server_wait(facts: Facts) -> Finding:
         if found is not None:
             return found
     return Finding(
-        "server_wait",
+        Cause.SERVER_WAIT,
         "the server works or lets requests wait; nothing separates queue and prefill",
         _CALIBRATE,
         (
@@ -539,7 +540,7 @@ def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None
     if prefix:
         return _reprocessing((*evidence, *prefix), (SegmentName.SERVER_WAIT,))
     return Finding(
-        "long_context",
+        Cause.LONG_CONTEXT,
         "the wait for the server follows the length of prompts",
         "trim or compress the context, for example fewer passages",
         evidence,
@@ -555,7 +556,7 @@ def _reasoning_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | No
         return None
     slow, typical = facts.means(tokens)
     return Finding(
-        "reasoning",
+        Cause.REASONING,
         "the model reasons before it answers, without sending what it thinks",
         "lower the reasoning effort, and show progress meanwhile",
         (
@@ -577,7 +578,7 @@ def _answer_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
         return None
     slow, typical = facts.means(tokens)
     return Finding(
-        "output_length",
+        Cause.OUTPUT_LENGTH,
         "answers are long, and arrive as a whole",
         "cap or shape the output, and stream it",
         (
@@ -596,7 +597,7 @@ def reasoning(facts: Facts) -> Finding | None:
     if not isnan(tokens):
         evidence.append(f"slow requests have {tokens:,.0f} reasoning tokens")
     return Finding(
-        "reasoning",
+        Cause.REASONING,
         "the model reasons before it answers",
         "lower the reasoning effort, and show progress meanwhile",
         tuple(evidence),

@@ -9,6 +9,7 @@ import numpy as np
 from latspan._model.metrics import OF_PACE
 from latspan._model.segments import SegmentName
 from latspan._model.text import percent
+from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import VARIED, Facts
 from latspan._study.diagnose._finding import Finding, milliseconds
 from latspan._study.stats import hypergeometric_tail
@@ -88,7 +89,7 @@ def cold_start(facts: Facts) -> Finding | None:
         when = f"an idle time of {milliseconds(cold.idle_ns)} or more"
         lever = "keep the system awake between requests, or warm it up before users come back"
     return Finding(
-        "cold_start",
+        Cause.COLD_START,
         f"the first requests after {when} are slow",
         lever,
         (

@@ -44,8 +44,6 @@ _OF_THE_TEST: Final = frozenset(
 )
 """Conditions that are not inputs: two sides that differ in one were measured in different ways."""
 
-"""Ends of the names of conditions that differ between the runs of one side."""
-
 _TEMPLATE: Final = "template"
 
 
