@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from latspan._base.shown import location, printable
 from latspan._base.spelling import nearest
+from latspan._study.answer import ExitCode
 from latspan._version import __version__
 from latspan.cli import (
     _capacity,
@@ -42,7 +43,6 @@ from latspan.cli._console import (
     print_message,
     silence_output,
 )
-from latspan.cli._exit_codes import NOT_INTERPRETABLE
 from latspan.cli._results import known_paths
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import (
@@ -152,7 +152,7 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
         if error.hint is not None:
             print_message(f"hint: {error.hint}")
         unreadable = isinstance(error, _UNREADABLE) and not _is_missing(error)
-        return NOT_INTERPRETABLE if unreadable else _USAGE
+        return ExitCode.NOT_INTERPRETABLE if unreadable else _USAGE
     except OSError as error:
         # A path that the system refuses, for example because it is too long.
         name: object = error.filename

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._base.nanoseconds import NS_PER_S
+from latspan._study.answer import ExitCode
 from latspan.cli._argument_types import positive_number, positive_numbers
 from latspan.cli._command import Command
-from latspan.cli._exit_codes import INCONCLUSIVE, MISSED
 from latspan.cli._judging import add_forms, print_result, require_study
 from latspan.errors import ConfigError
 
@@ -191,9 +191,9 @@ def _exit_code(study: CapacityStudy) -> int:
         return 0
     limit_s = math.inf if study.limit_s is None else study.limit_s
     if any(each.low_s > limit_s for each in study.projections):
-        return MISSED
+        return ExitCode.MISSED
     # A comparison with NaN, which a refused load has, is false.
-    return 0 if all(each.high_s <= limit_s for each in study.projections) else INCONCLUSIVE
+    return 0 if all(each.high_s <= limit_s for each in study.projections) else ExitCode.INCONCLUSIVE
 
 
 COMMAND: Final = Command(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
-from latspan.cli._exit_codes import exit_code_of
 from latspan.cli._judging import (
     FIRST_TARGET,
     add_forms,
@@ -127,7 +126,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _print(found, groups, arguments)
     if arguments.save_baseline is not None:
         _save(after, arguments.save_baseline)
-    return exit_code_of(found.judgement)
+    return found.judgement.exit_code
 
 
 def _save(runs: Sequence[Run], file: str) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from latspan.cli._argument_types import name_and_value
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
-from latspan.cli._exit_codes import exit_code_of_diagnosis
 from latspan.cli._judging import FIRST_TARGET, add_forms, add_goal, print_result, require_study
 from latspan.cli._progress import reading
 from latspan.cli._results import NamedPath, named_path
@@ -170,7 +169,7 @@ def _run(arguments: argparse.Namespace) -> int:
             hint="use the path of a recording, a file of OTLP/JSON traces or a .hlog file",
         ) from error
     _print(diagnosis, source, chosen, arguments)
-    exit_code = exit_code_of_diagnosis(diagnosis)
+    exit_code = diagnosis.exit_code
     if named is not None:
         document = diagnosis_document(diagnosis)
         named.keep(Task.DIAGNOSE, document, exit_code=exit_code, recordings=[source])

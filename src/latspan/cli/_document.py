@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from latspan._study.answer import ExitCode
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.cli._exit_codes import INCONCLUSIVE
 from latspan.cli._results import named_path
 from latspan.errors import ConfigError, RecordingError
 from latspan.reports._extra import needs_study
@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
             [os.path.relpath(each, named.file.parent) for each in group] for group in (files, kept)
         ]
         document = write_up_document(loop, *relative)
-    exit_code = INCONCLUSIVE if missing else 0
+    exit_code = ExitCode.INCONCLUSIVE if missing else 0
     if arguments.json:
         with output() as out:
             print(json.dumps(document, indent=2, allow_nan=False), file=out)

@@ -2,7 +2,7 @@
 Arguments and output shared by the commands that judge measurements.
 
 ``diagnose``, ``compare``, ``verify``, ``sweep`` and ``capacity`` print one result, as a table, as
-JSON or as Markdown, and have the exit codes of :mod:`latspan.cli._exit_codes`.
+JSON or as Markdown, and have the exit codes of :class:`latspan._study.answer.ExitCode`.
 """
 
 from __future__ import annotations

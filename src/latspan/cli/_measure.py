@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
+from latspan._study.answer import ExitCode
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.cli._exit_codes import INCONCLUSIVE, MISSED, NOT_INTERPRETABLE
 from latspan.cli._measure_options import OVERRIDING, add_options, folder_of, settings_of
 from latspan.cli._results import named_path
 from latspan.reports._extra import needs_study
@@ -122,7 +122,7 @@ def _exit_code(measurement: Measurement) -> int:
     from latspan._study.stats import Verdict
 
     if not measurement.is_valid:
-        return NOT_INTERPRETABLE
+        return ExitCode.NOT_INTERPRETABLE
     if len(measurement.steps) > 1:
         # The last steps of a ladder are meant to be too much for the server.
         return 0
@@ -132,8 +132,8 @@ def _exit_code(measurement: Measurement) -> int:
         for result in step.targets
     }
     if Verdict.MISSED in verdicts:
-        return MISSED
-    return INCONCLUSIVE if verdicts - {Verdict.MET} else 0
+        return ExitCode.MISSED
+    return ExitCode.INCONCLUSIVE if verdicts - {Verdict.MET} else 0
 
 
 COMMAND: Final = Command(

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Final
 
+from latspan._study.answer import ExitCode
 from latspan.cli._command import Command
 from latspan.cli._console import output
-from latspan.cli._exit_codes import NOT_INTERPRETABLE
 from latspan.reports._extra import needs_study
 
 _DESCRIPTION: Final = """\
@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(json.dumps(document, indent=2, allow_nan=False), file=out)
         else:
             Console(highlight=False, file=out).print(StatusReport(folder, paths), crop=False)
-    return NOT_INTERPRETABLE if any(each.error is not None for each in paths) else 0
+    return ExitCode.NOT_INTERPRETABLE if any(each.error is not None for each in paths) else 0
 
 
 COMMAND: Final = Command(

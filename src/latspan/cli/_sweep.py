@@ -13,9 +13,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from latspan._model.text import listed
+from latspan._study.answer import ExitCode, most_urgent
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.cli._exit_codes import INCONCLUSIVE, NOT_INTERPRETABLE, exit_code_of, most_urgent
 from latspan.cli._judging import add_forms, print_result, require_study
 from latspan.cli._measure_options import OVERRIDING
 from latspan.errors import ConfigError, LatspanError
@@ -205,7 +205,7 @@ def _pin(plan: SweepPlan) -> int:
             Path(written).write_text(text + "\n", "utf-8")
         print_message(f"{file}: baseline from the sweep of {sweep.day}")
     _print_errors(plan)
-    return NOT_INTERPRETABLE if missing or plan.errors else 0
+    return ExitCode.NOT_INTERPRETABLE if missing or plan.errors else 0
 
 
 def _print_errors(plan: SweepPlan) -> None:
@@ -225,7 +225,7 @@ def _dry_run(plan: SweepPlan, arguments: argparse.Namespace) -> int:
     table = SweepPlanTable(list(plan.rows(runs)), runs, errors, plan.notes)
     with output() as out:
         Console(highlight=False, file=out).print(table, crop=False)
-    return NOT_INTERPRETABLE if plan.errors else 0
+    return ExitCode.NOT_INTERPRETABLE if plan.errors else 0
 
 
 def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
@@ -270,8 +270,8 @@ def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
         _print_hints(swept, plan, arguments)
     if done.interrupt is not None:
         raise done.interrupt
-    codes = [exit_code_of(each.finding) for each in swept]
-    codes += [NOT_INTERPRETABLE] * bool(errors) + [INCONCLUSIVE] * is_empty
+    codes = [each.finding.exit_code for each in swept]
+    codes += [ExitCode.NOT_INTERPRETABLE] * bool(errors) + [ExitCode.INCONCLUSIVE] * is_empty
     return most_urgent(codes)
 
 
@@ -337,16 +337,16 @@ def _keep(swept: list[PathSweep], plan: SweepPlan, done: Rounds) -> None:
         planned[each.name].named.keep(
             Task.WATCH,
             kept_document(each, interrupted=done.interrupt is not None),
-            exit_code=exit_code_of(each.finding),
+            exit_code=each.finding.exit_code,
             recordings=done.folders[each.name],
         )
 
 
 def _print_hints(swept: list[PathSweep], plan: SweepPlan, arguments: argparse.Namespace) -> None:
-    from latspan._study.sweep import Finding
+    from latspan._study.sweep import SweepAnswer
 
     # Later sweeps would take drift or a missed target for the normal state.
-    good = [each for each in swept if each.finding is not Finding.DRIFT]
+    good = [each for each in swept if each.finding is not SweepAnswer.DRIFT]
     first = [each.name for each in good if each.runs and each.baseline is None]
     if first:
         is_whole = not (arguments.path or arguments.only_changed or arguments.top)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from latspan._base.shown import foreign
 from latspan.cli._command import Command
 from latspan.cli._console import on_terminal, output, print_message
-from latspan.cli._exit_codes import exit_code_of
 from latspan.cli._judging import (
     FIRST_TARGET,
     add_forms,
@@ -205,7 +204,7 @@ def _run(arguments: argparse.Namespace) -> int:
         returned=arguments.runs // 2 if measured and arguments.order == "aba" else 0,
     )
     _print(found, arguments)
-    exit_code = exit_code_of(found.judgement)
+    exit_code = found.judgement.exit_code
     if named is not None:
         document = verification_document(found)
         named.keep(Task.VERIFY, document, exit_code=exit_code, recordings=folders)

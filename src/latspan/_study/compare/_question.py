@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from latspan._model.goals import PercentileGoal, requested_goal
+from latspan._study.answer import Answer, ExitCode
 from latspan._study.compare._run import Run
 from latspan.errors import ConfigError
 
 
-class Judgement(StrEnum):
+class Judgement(Answer):
     """What a comparison concludes."""
 
-    IMPROVED = "improved"
-    NO_WORSE = "no worse"
-    WORSE = "worse"
-    INCONCLUSIVE = "inconclusive"
-    NOT_INTERPRETABLE = "not interpretable"
+    IMPROVED = "improved", ExitCode.GOOD
+    NO_WORSE = "no_worse", ExitCode.GOOD
+    WORSE = "worse", ExitCode.MISSED
+    INCONCLUSIVE = "inconclusive", ExitCode.INCONCLUSIVE
+    NOT_INTERPRETABLE = "not_interpretable", ExitCode.NOT_INTERPRETABLE
 
 
 @dataclass(frozen=True, slots=True)

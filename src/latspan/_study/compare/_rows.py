@@ -58,15 +58,15 @@ class Change(StrEnum):
 
     IMPROVED = "improved"
     """It is significantly lower."""
-    NO_WORSE = "no worse"
+    NO_WORSE = "no_worse"
     """It is within the margin, with confidence; whether it changed at all may be chance."""
     WORSE = "worse"
     """It is significantly higher."""
-    CHANCE = "could be chance"
+    CHANCE = "could_be_chance"
     """The runs differ too much to conclude anything."""
     DIFFERS = "differs"
     """These two measurements differ; whether a change is the reason is unknown."""
-    TOO_FEW = "too few values"
+    TOO_FEW = "too_few_values"
     """There are too few values for the percentile."""
 
 

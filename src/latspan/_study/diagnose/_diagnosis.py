@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from latspan._model.goals import Budget
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import KIND_NOUNS, Kind, SegmentName
 from latspan._model.text import count, percent
+from latspan._study.answer import Answer, ExitCode
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._bands import MIN_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
@@ -41,31 +41,31 @@ _LARGE: Final = 0.30
 """Share that one segment needs for its cause to be named: below, the time is spread out."""
 
 
-class Conclusion(StrEnum):
+class Conclusion(Answer):
     """What a diagnosis concludes."""
 
-    FIX = "fix"
+    FIX = "fix", ExitCode.GOOD
     """One segment leads, and a cause is named."""
-    TIE = "tie"
+    TIE = "tie", ExitCode.INCONCLUSIVE
     """Two segments are so close that chance decides which one is larger."""
-    SPREAD_OUT = "spread_out"
+    SPREAD_OUT = "spread_out", ExitCode.INCONCLUSIVE
     """No segment has a large share."""
-    NOTHING_TO_FIX = "nothing_to_fix"
+    NOTHING_TO_FIX = "nothing_to_fix", ExitCode.GOOD
     """The target is met, with confidence."""
-    UNDECIDED = "undecided"
+    UNDECIDED = "undecided", ExitCode.INCONCLUSIVE
     """
     Whether there is anything to fix is not known: only requests that were given up leave open
     whether the target is met, or nothing is slow and the goal has no limit.
     """
-    NOT_INSTRUMENTED = "not_instrumented"
+    NOT_INSTRUMENTED = "not_instrumented", ExitCode.INCONCLUSIVE
     """Too much of the time is in no segment."""
-    UNRELIABLE = "unreliable"
+    UNRELIABLE = "unreliable", ExitCode.MISSED
     """So many requests failed that the percentile falls on a failed one."""
-    INVALID = "invalid"
+    INVALID = "invalid", ExitCode.NOT_INTERPRETABLE
     """The measurement itself is invalid."""
-    TOO_FEW = "too_few"
+    TOO_FEW = "too_few", ExitCode.INCONCLUSIVE
     """There are too few requests."""
-    NO_REQUESTS = "no_requests"
+    NO_REQUESTS = "no_requests", ExitCode.INCONCLUSIVE
     """The source has histograms and no single requests, so nothing can be attributed."""
 
 
@@ -114,6 +114,14 @@ class Diagnosis:
     def subject(self) -> str:
         """The goal, and for a group also its attribute and value."""
         return str(self.goal) if self.group is None else f"{self.goal} of {' '.join(self.group)}"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the command; a cause of a missed target is not a success."""
+        missed = self.target is not None and self.target.verdict is Verdict.MISSED
+        if self.conclusion is Conclusion.FIX and missed:
+            return ExitCode.MISSED
+        return self.conclusion.exit_code
 
     @property
     def shares(self) -> tuple[Share, ...]:

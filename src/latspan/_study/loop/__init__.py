@@ -27,7 +27,7 @@ from latspan._study.loop._interleaved import (
 )
 from latspan._study.loop._loop import Loop, State, TaskState, assess, changed_since
 from latspan._study.loop._quality_command import QualityCommand
-from latspan._study.loop._readings import first_unmet, measurement_text
+from latspan._study.loop._readings import first_unmet, judgement_of, measurement_text
 from latspan._study.loop._results import (
     RESULT_SCHEMA,
     Result,
@@ -59,6 +59,7 @@ __all__ = [
     "fingerprints_of",
     "first_unmet",
     "is_done",
+    "judgement_of",
     "keep_result",
     "loop_of",
     "loops_in",

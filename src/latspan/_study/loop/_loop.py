@@ -55,7 +55,7 @@ class State(StrEnum):
     OPEN = "open"
     STALE = "stale"
     """It was done, but for other contents of the file, or in an earlier pass."""
-    NOT_NEEDED = "not needed"
+    NOT_NEEDED = "not_needed"
 
 
 @dataclass(frozen=True, slots=True)

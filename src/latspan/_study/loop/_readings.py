@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.goals import InferencePath, Target
+from latspan._model.text import in_words
 from latspan._study.compare import Judgement
 from latspan._study.diagnose import Conclusion
 from latspan._study.loop._results import Result
@@ -143,12 +144,12 @@ def sweep_calls_for_more(sweep: Result) -> bool:
 def sweep_text(sweep: Result) -> str:
     """Return what a sweep found, in words."""
     path = sweep.document["paths"][0]
-    return f"{path['finding'].replace('_', ' ')}: {_text(path['sentence'])}"
+    return f"{in_words(path['finding'])}: {_text(path['sentence'])}"
 
 
 def judgement_of(verification: Result) -> Judgement:
     """Return the judgement of a verification."""
-    return Judgement(verification.document["judgement"].replace("_", " "))
+    return Judgement(verification.document["judgement"])
 
 
 def is_good(verification: Result) -> bool:
@@ -191,7 +192,7 @@ def verification_text(verification: Result) -> str:
     """Return the judgement of a verification and the verdict on its target."""
     verdict = verdict_verified(verification)
     target = "no target" if verdict is None else f"target {verdict}"
-    return f"{judgement_of(verification)}, {target}"
+    return f"{judgement_of(verification).words}, {target}"
 
 
 def runs_to_decide(verification: Result) -> int | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from latspan._model.censoring import Bounds
 from latspan._model.segments import KIND_NOUNS
-from latspan._model.text import FAINT, count, difference, milliseconds, needs, percent
+from latspan._model.text import FAINT, count, difference, in_words, milliseconds, needs, percent
 from latspan._study.compare import (
     SEGMENT,
     Change,
@@ -124,7 +124,7 @@ def _table(
 
 
 def _result(row: Row) -> str:
-    return needs(row.needed) if row.change is Change.TOO_FEW else str(row.change)
+    return needs(row.needed) if row.change is Change.TOO_FEW else in_words(row.change)
 
 
 def value_of(value_ns: float) -> str:

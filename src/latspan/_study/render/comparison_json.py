@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from latspan._base.nanoseconds import to_seconds
 from latspan._base.shown import printable
-from latspan._model.text import difference, milliseconds
+from latspan._model.text import difference, in_words, milliseconds
 from latspan._study.compare import (
     SEGMENT,
     Change,
@@ -55,7 +55,7 @@ def comparison_document(
 def _one(found: Comparison) -> dict[str, object]:
     asked, target = found.question, found.target
     return {
-        "judgement": found.judgement.value.replace(" ", "_"),
+        "judgement": found.judgement.value,
         "sentence": found.sentence,
         "makes_claim": found.makes_claim,
         "attributable": found.is_attributable,
@@ -127,7 +127,7 @@ def _row(row: Row) -> dict[str, object]:
         "low": row.low,
         "high": None if row.high is None or math.isinf(row.high) else row.high,
         "margin": row.margin,
-        "change": row.change.value.replace(" ", "_"),
+        "change": row.change.value,
         "values": list(row.counts),
         "runs_s": [[_seconds(each) for each in side] for side in row.single],
     }
@@ -185,7 +185,7 @@ def comparison_markdown(comparison: Comparison, groups: Sequence[Comparison] = (
 
 def _lines(found: Comparison) -> Iterator[str]:
     group = "" if found.group is None else f", {escaped(' '.join(found.group))}"
-    yield f"### {found.question}{group}: {found.judgement}"
+    yield f"### {found.question}{group}: {found.judgement.words}"
     yield ""
     yield f"**{escaped(found.sentence)}**"
     yield ""
@@ -201,7 +201,7 @@ def _lines(found: Comparison) -> Iterator[str]:
             yield (
                 f"| {escaped(row.name.removeprefix(SEGMENT))} | p{row.percentile:g} |"
                 f" {ends_of(row)[0]} | {ends_of(row)[1]} | {change_of(row)} |"
-                f" {interval_of(row)} | {row.change} |"
+                f" {interval_of(row)} | {in_words(row.change)} |"
             )
     yield ""
     if found.explanation is not None:
@@ -266,7 +266,7 @@ def _cases(found: Comparison) -> Iterator[tuple[str, str, str]]:
         interval = interval_of(row)
         text = (
             f"{ends_of(row)[0]} before, {ends_of(row)[1]} after,"
-            f" {change_of(row)}{f' ({interval})' if interval else ''}: {row.change}"
+            f" {change_of(row)}{f' ({interval})' if interval else ''}: {in_words(row.change)}"
         )
         worse = row.change is Change.WORSE
         open_ = row.change in {Change.CHANCE, Change.DIFFERS, Change.TOO_FEW}

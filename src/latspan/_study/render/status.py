@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._model.text import FAINT
+from latspan._model.text import FAINT, in_words
 from latspan._study.loop import (
     Listed,
     Loop,
@@ -89,7 +89,7 @@ def _overview(paths: Sequence[Listed], options: ConsoleOptions) -> Iterator[Text
     columns = {"path": [Text(each.file.stem) for each in paths if each.loop is not None]}
     for task in Task:
         states = [each.state(task).state for each in loops]
-        columns[task.value] = [Text(state, style=_STYLES[state]) for state in states]
+        columns[task.value] = [Text(in_words(state), style=_STYLES[state]) for state in states]
     columns["done"] = [Text(_tally(each)) for each in loops]
     lines, _ = fitted(
         columns,
@@ -111,7 +111,7 @@ def _path(loop: Loop, folder: Path, options: ConsoleOptions) -> Iterator[Text]:
     lines, _ = fitted(
         {
             "task": [Text(each.task) for each in loop.tasks],
-            "state": [Text(each.state, style=_STYLES[each.state]) for each in loop.tasks],
+            "state": [Text(in_words(each.state), style=_STYLES[each.state]) for each in loop.tasks],
             "date": [Text(each.day) for each in loop.tasks],
             "result": [Text(each.text) for each in loop.tasks],
         },
@@ -176,7 +176,7 @@ def _document(listed: Listed, folder: Path) -> dict[str, object]:
         "tasks": [
             {
                 "task": each.task.value,
-                "state": each.state.value.replace(" ", "_"),
+                "state": each.state.value,
                 "date": each.day or None,
                 "text": each.text,
             }

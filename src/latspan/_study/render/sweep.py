@@ -20,14 +20,14 @@ from latspan._study.render.comparison import JUDGEMENT_STYLES, change_of, value_
 from latspan._study.render.layout import MARGIN, fitted, prose, shown, title
 from latspan._study.render.measurement import load_in_words
 from latspan._study.stats import Verdict
-from latspan._study.sweep import Against, Finding, PathSweep
+from latspan._study.sweep import Against, PathSweep, SweepAnswer
 from latspan.histogram import values_needed
 
 _FINDING_STYLES: Final = {
-    Finding.NO_DRIFT: "green",
-    Finding.DRIFT: "bold red",
-    Finding.INCONCLUSIVE: "yellow",
-    Finding.NOT_INTERPRETABLE: "bold red",
+    SweepAnswer.NO_DRIFT: "green",
+    SweepAnswer.DRIFT: "bold red",
+    SweepAnswer.INCONCLUSIVE: "yellow",
+    SweepAnswer.NOT_INTERPRETABLE: "bold red",
 }
 _VERDICT_STYLES: Final = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.UNDECIDED: "yellow"}
 _IN_COLUMNS: Final = frozenset({"input_length", "output_length", "cached"})
@@ -99,10 +99,12 @@ class SweepReport:
         if self.paths:
             yield from self._table(options)
         for each in self.paths:
-            if each.finding is not Finding.NO_DRIFT:
+            if each.finding is not SweepAnswer.NO_DRIFT:
                 yield Text()
                 style = _FINDING_STYLES[each.finding]
-                yield prose(f"{each.name}: {each.finding}. {each.sentence}", options, style=style)
+                yield prose(
+                    f"{each.name}: {each.finding.words}. {each.sentence}", options, style=style
+                )
             # Without a valid run, the sentence has the reason.
             for reason in each.invalid if each.runs else ():
                 yield prose(f"{each.name}: a run is left out: {reason}.", options, style=FAINT)
@@ -140,7 +142,7 @@ def _cells(found: PathSweep, traffic: Mapping[str, int] | None) -> dict[str, Tex
     return {
         "path": Text(found.name),
         **requests,
-        "finding": Text(found.finding, style=_FINDING_STYLES[found.finding]),
+        "finding": Text(found.finding.words, style=_FINDING_STYLES[found.finding]),
         "target": _target(found),
         "goal": Text(_NONE if found.goal is None else str(found.goal)),
         "now": Text(_value(found)),
@@ -179,12 +181,12 @@ def _against(against: Against | None) -> Text:
     if against is None:
         return Text("none", style=FAINT)
     if against.comparison is None:
-        return Text(str(against.judgement), style=JUDGEMENT_STYLES[against.judgement])
+        return Text(against.judgement.words, style=JUDGEMENT_STYLES[against.judgement])
     found = against.comparison
     blocking = [each.name for each in found.differences if each.blocks]
-    text = f"differs: {blocking[0]}" if blocking else str(found.judgement)
+    text = f"differs: {blocking[0]}" if blocking else found.judgement.words
     if found.judgement is Judgement.INCONCLUSIVE:
-        text = "could be chance" if found.goal.ratio is not None else str(found.judgement)
+        text = "could be chance" if found.goal.ratio is not None else found.judgement.words
     return Text(f"{change_of(found.goal)} {text}", style=JUDGEMENT_STYLES[found.judgement])
 
 

@@ -69,7 +69,7 @@ def _path(found: PathSweep, traffic: Mapping[str, int] | None) -> dict[str, obje
     return {
         "name": found.name,
         "requests_in_traffic": None if traffic is None else traffic.get(found.name, 0),
-        "finding": found.finding.value.replace(" ", "_"),
+        "finding": found.finding.value,
         "sentence": found.sentence,
         "goal": None if goal is None else {"metric": goal.metric, "percentile": goal.percentile},
         "value_s": _seconds(found.value_ns),
@@ -109,7 +109,7 @@ def _inputs(runs: Sequence[Run]) -> dict[str, object]:
 def _against(found: Against) -> dict[str, object]:
     return {
         "date": None if found.since is None else f"{found.since:%Y-%m-%d}",
-        "judgement": found.judgement.value.replace(" ", "_"),
+        "judgement": found.judgement.value,
         "sentence": found.sentence,
         "inputs": _inputs(found.runs),
         "inputs_changed": [

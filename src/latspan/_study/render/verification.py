@@ -42,7 +42,7 @@ class VerificationReport:
         yield title("changed", levers, options=options)
         yield ComparisonReport(found.comparison)
         yield Text()
-        word = Text(str(found.judgement), style=JUDGEMENT_STYLES[found.judgement])
+        word = Text(found.judgement.words, style=JUDGEMENT_STYLES[found.judgement])
         yield Text.assemble("verdict: ", word)
         if found.sentence != found.comparison.sentence:
             yield prose(found.sentence, options, style="bold")
@@ -54,7 +54,7 @@ def verification_document(found: Verification) -> dict[str, object]:
     """Return a verification as plain data, ready for ``json.dumps``."""
     return {
         "schema": VERIFICATION_SCHEMA,
-        "judgement": found.judgement.value.replace(" ", "_"),
+        "judgement": found.judgement.value,
         "sentence": found.sentence,
         "levers": [
             {"name": lever.name, "moves": [str(each) for each in lever.moves]}
@@ -89,6 +89,11 @@ def _quality(quality: Quality | CommandQuality) -> dict[str, object]:
 def verification_markdown(found: Verification) -> str:
     """Return a verification as Markdown, for a pull request."""
     levers = ", ".join(lever.name for lever in found.levers)
-    lines = [f"## {escaped(levers)}: {found.judgement}", "", f"**{escaped(found.sentence)}**", ""]
+    lines = [
+        f"## {escaped(levers)}: {found.judgement.words}",
+        "",
+        f"**{escaped(found.sentence)}**",
+        "",
+    ]
     lines += [f"- {escaped(note)}" for note in found.notes]
     return "\n".join(lines) + "\n\n" + comparison_markdown(found.comparison)

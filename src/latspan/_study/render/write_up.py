@@ -16,13 +16,14 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._base.shown import printable
 from latspan._model.goals import InferencePath, Target
 from latspan._model.segments import Kind
-from latspan._model.text import count, listed, milliseconds, percent
+from latspan._model.text import count, in_words, listed, milliseconds, percent
 from latspan._study.compare import Change
 from latspan._study.loop import (
     Loop,
     Result,
     Task,
     criteria_of,
+    judgement_of,
     measurement_text,
     missing_fields,
     next_after_write_up,
@@ -63,7 +64,7 @@ def conclusion(loop: Loop) -> str:
         return "targets met, nothing changed" if loop.is_met else "not verified yet"
     target = verification.document["comparison"]["target"]
     verdict = "no target" if target is None else f"target {_verdict(target)}"
-    return f"{verification.document['judgement'].replace('_', ' ')}, {verdict}"
+    return f"{judgement_of(verification).words}, {verdict}"
 
 
 def _verdict(target: Mapping[str, Any]) -> str:
@@ -366,7 +367,7 @@ def comparison_table(comparison: Mapping[str, Any]) -> Iterator[str]:
     yield "| | | before | after | change | 95 % interval | |"
     yield "|---|---|---:|---:|---:|---|---|"
     for row in comparison["rows"]:
-        result = Change(row["change"].replace("_", " "))
+        result = Change(row["change"])
         if result is Change.TOO_FEW:
             continue
         interval = "—"
@@ -376,7 +377,7 @@ def comparison_table(comparison: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"| {code(row['segment'] or row['metric'])} | p{row['percentile']:g} |"
             f" {_time(row['before_s'])} | {_time(row['after_s'])} | {change} | {interval} |"
-            f" {result} |"
+            f" {in_words(result)} |"
         )
 
 
@@ -391,7 +392,7 @@ def _trade_off(loop: Loop) -> Iterator[str]:
         names = [
             f"p{each['percentile']:g} {code(each['segment'] or each['metric'])}"
             for each in rows
-            if each["change"].replace("_", " ") == result
+            if each["change"] == result
         ]
         yield f"- {words}: {listed(names) if names else 'nothing that was measured'}"
     for note in verification.document["notes"]:

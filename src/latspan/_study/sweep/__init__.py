@@ -7,7 +7,7 @@ on how its conclusions are shown.
 
 from __future__ import annotations
 
-from latspan._study.sweep._judged import Against, Finding, PathSweep, SweptTarget, judge
+from latspan._study.sweep._judged import Against, PathSweep, SweepAnswer, SweptTarget, judge
 from latspan._study.sweep._memory import (
     SWEEP_SCHEMA,
     baseline_file,
@@ -22,8 +22,8 @@ from latspan._study.sweep._traffic import Traffic, traffic_of
 __all__ = [
     "SWEEP_SCHEMA",
     "Against",
-    "Finding",
     "PathSweep",
+    "SweepAnswer",
     "SweptTarget",
     "Traffic",
     "baseline_file",

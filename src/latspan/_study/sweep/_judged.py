@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from latspan._model.goals import Target
 from latspan._model.recording.folder import open_recording
+from latspan._study.answer import Answer, ExitCode
 from latspan._study.compare import (
     Comparison,
     Difference,
@@ -47,15 +47,15 @@ _OF_THE_TEST: Final = frozenset(
 _TEMPLATE: Final = "template"
 
 
-class Finding(StrEnum):
+class SweepAnswer(Answer):
     """What a sweep concludes about an inference path."""
 
-    NO_DRIFT = "no drift"
-    DRIFT = "drift"
+    NO_DRIFT = "no_drift", ExitCode.GOOD
+    DRIFT = "drift", ExitCode.MISSED
     """A target is missed, or latency is worse than in the baseline or in the previous sweep."""
-    INCONCLUSIVE = "inconclusive"
+    INCONCLUSIVE = "inconclusive", ExitCode.INCONCLUSIVE
     """More requests or runs are needed."""
-    NOT_INTERPRETABLE = "not interpretable"
+    NOT_INTERPRETABLE = "not_interpretable", ExitCode.NOT_INTERPRETABLE
     """There is no valid measurement, or it was not measured as the baseline was."""
 
 
@@ -166,20 +166,20 @@ class PathSweep:
         return next((each for each in order if each in verdicts), None)
 
     @property
-    def finding(self) -> Finding:
+    def finding(self) -> SweepAnswer:
         """What the sweep concludes about it."""
         if not self.runs:
-            return Finding.NOT_INTERPRETABLE
+            return SweepAnswer.NOT_INTERPRETABLE
         compared = [each.judgement for each in (self.baseline, self.previous) if each is not None]
         if self.verdict is Verdict.MISSED or Judgement.WORSE in compared:
-            return Finding.DRIFT
+            return SweepAnswer.DRIFT
         reference = self.reference
         judgement = None if reference is None else reference.judgement
         if judgement is Judgement.NOT_INTERPRETABLE:
-            return Finding.NOT_INTERPRETABLE
+            return SweepAnswer.NOT_INTERPRETABLE
         if self.verdict is Verdict.UNDECIDED or judgement is Judgement.INCONCLUSIVE:
-            return Finding.INCONCLUSIVE
-        return Finding.NO_DRIFT
+            return SweepAnswer.INCONCLUSIVE
+        return SweepAnswer.NO_DRIFT
 
     @property
     def sentence(self) -> str:

@@ -73,9 +73,9 @@ def test_a_target_that_is_met_needs_no_change(story: Story) -> None:
         "target": "done",
         "instrument": "done",
         "measure": "done",
-        "diagnose": "not needed",
-        "change": "not needed",
-        "verify": "not needed",
+        "diagnose": "not_needed",
+        "change": "not_needed",
+        "verify": "not_needed",
         "document": "open",
         "watch": "",
     }
@@ -347,7 +347,7 @@ def test_a_verification_without_a_diagnosis_counts(story: Story) -> None:
     """A person who knows the cause need not ask for it, but the definition of done does."""
     story.measured()
     story.verified()
-    assert _states(story.loop)["diagnose"] == "not needed"
+    assert _states(story.loop)["diagnose"] == "not_needed"
     assert _next(story) == "latspan document chat"
     assert "a diagnosis names one cause" in _open_criteria(story.loop)
 
