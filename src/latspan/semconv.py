@@ -196,19 +196,6 @@ SERIES_ATTRIBUTES: Final = {
 }
 """Exported names of the attributes of a series."""
 
-METRIC_ATTRIBUTES: Final[Mapping[str, str]] = {
-    "time_to_first_token": LATSPAN_TIME_TO_FIRST_TOKEN,
-    "time_to_first_visible_token": LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
-    "time_per_output_token": LATSPAN_TIME_PER_OUTPUT_TOKEN,
-    "chunk_gap_max": LATSPAN_CHUNK_GAP_MAX,
-    "stall_count": LATSPAN_STALL_COUNT,
-    "stall_duration": LATSPAN_STALL_DURATION,
-    "stall_ratio": LATSPAN_STALL_RATIO,
-    "fluidity": LATSPAN_FLUIDITY,
-    "buffer_needed": LATSPAN_BUFFER_NEEDED,
-}
-"""Attribute that a span has for each of latspan's own metrics, by the metric's name."""
-
 CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "operation": GEN_AI_OPERATION_NAME,
     "provider": GEN_AI_PROVIDER_NAME,

@@ -40,7 +40,10 @@ from typing import Final, NamedTuple
 
 from latspan._model.metrics import (
     EVIDENCE_METRICS,
+    FIRST_WAITS,
+    GROWING,
     LATENCY_METRICS,
+    MORE_IS_BETTER,
     OF_REQUESTS,
     SERVER_METRICS,
     TOKEN_METRICS,
@@ -50,14 +53,6 @@ from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Segment, Segme
 AT_LEAST: Final = ".at_least"
 """End of the name of the series that holds the lower bounds of a metric, and its failures."""
 
-FIRST_WAITS: Final = frozenset(
-    {"time_to_first_chunk", "time_to_first_token", "time_to_first_visible_token"}
-)
-"""Times to the first of something in a stream; until it arrives, they grow with the wait."""
-
-GROWING: Final = frozenset({"chunk_gap_max", "stall_count", "stall_duration", "buffer_needed"})
-"""Metrics of a stream that can only grow while the stream lasts."""
-
 _ALWAYS_COMPLETE: Final = frozenset({*TOKEN_METRICS, *EVIDENCE_METRICS, *SERVER_METRICS})
 """Counts and flags: what was counted, whatever the outcome."""
 
@@ -66,8 +61,6 @@ _OF_CALLS: Final = frozenset(LATENCY_METRICS) - frozenset(OF_REQUESTS)
 
 _WAITED_FOR: Final = FIRST_WAITS | {"chunk_gap_max"}
 """Metrics that have a lower bound before they have a value."""
-
-MORE_IS_BETTER: Final = frozenset({"fluidity"})
 
 
 class State(StrEnum):

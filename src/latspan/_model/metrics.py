@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import pairwise, repeat
 from operator import mul, sub
 from typing import Final, NamedTuple
@@ -43,10 +44,51 @@ DEFAULT_EXPECTATIONS: Final = Expectations()
 """Defaults for chat and a fast reader: first token within 0.5 s, then five tokens per second."""
 
 
+class Trait(Enum):
+    """Property of a metric, on which its treatment depends."""
+
+    FROM_START = auto()
+    """Measured from the start of a request, and therefore also from its scheduled time."""
+    OF_REQUESTS = auto()
+    """Defined for a user request. All others belong to calls."""
+    FIRST_WAIT = auto()
+    """Time to the first of something in a stream; until it arrives, it grows with the wait."""
+    FIRST_TOKEN = auto()
+    """Time to a first token. A stream without a token misses every target for it."""
+    PACE = auto()
+    """Pace of a stream. A request with several calls has none of its own."""
+    GROWS = auto()
+    """It can only grow while the stream lasts."""
+    MORE_IS_BETTER = auto()
+    FELT_SPEED = auto()
+    """Shown in the table of the felt speed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """
+    A metric as OTLP metrics have it.
+
+    Args:
+        name: Name of the exported histogram of its values.
+        description: Description of that histogram, one sentence.
+        at_least: Name of the histogram of its lower bounds; empty if there is none.
+        at_least_description: Description of that histogram.
+    """
+
+    name: str
+    description: str
+    at_least: str = ""
+    at_least_description: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """
     A number derived from the marks of one request.
+
+    Tables, documents and exports follow from this definition: a metric of :data:`LATENCY_METRICS`
+    is in all of them without a change elsewhere.
 
     Args:
         name: The name in snapshots, files and reports.
@@ -55,8 +97,12 @@ class Metric:
         formula: Formula in terms of marks.
         undefined: Condition under which the metric has no value.
         definition: Source of the definition.
-        aliases: Other accepted names.
+        aliases: Other accepted names; the first one is the abbreviation.
         distribution: Whether one request can have several values of the metric.
+        label: Its name in tables; its name in files if empty.
+        traits: Its properties.
+        attribute: Attribute that a span has for it; empty if there is none.
+        exported: The metric in OTLP; ``None`` if it is not exported.
     """
 
     name: str
@@ -66,6 +112,20 @@ class Metric:
     definition: str
     aliases: tuple[str, ...] = ()
     distribution: bool = False
+    label: str = ""
+    traits: frozenset[Trait] = frozenset()
+    attribute: str = ""
+    exported: Exported | None = None
+
+    @property
+    def heading(self) -> str:
+        """Its name in tables."""
+        return self.label or self.name
+
+    @property
+    def abbreviation(self) -> str:
+        """Its shortest name."""
+        return self.aliases[0] if self.aliases else self.name
 
 
 class MetricValue(NamedTuple):
@@ -80,6 +140,10 @@ class MetricValue(NamedTuple):
 
     value: int
     source: Source = Source.MEASURED
+
+
+def _traits(*traits: Trait) -> frozenset[Trait]:
+    return frozenset(traits)
 
 
 def _by_name(*metrics: Metric) -> dict[str, Metric]:
@@ -98,6 +162,8 @@ LATENCY_METRICS: Final = _by_name(
         "done - start",
         "never",
         "OpenTelemetry GenAI conventions, gen_ai.client.operation.duration",
+        label="duration",
+        traits=_traits(Trait.FROM_START, Trait.OF_REQUESTS),
     ),
     Metric(
         "time_to_first_chunk",
@@ -106,6 +172,7 @@ LATENCY_METRICS: Final = _by_name(
         "the call does not stream, or no chunk was received",
         "OpenTelemetry GenAI conventions, gen_ai.response.time_to_first_chunk",
         ("ttfc",),
+        traits=_traits(Trait.FROM_START, Trait.FIRST_WAIT),
     ),
     Metric(
         "time_to_first_token",
@@ -115,6 +182,15 @@ LATENCY_METRICS: Final = _by_name(
         "the call does not stream, or no token was received",
         "latspan; the token-bearing rule of guidellm and genai-perf",
         ("ttft",),
+        label="TTFT, first token",
+        traits=_traits(Trait.FROM_START, Trait.FIRST_WAIT, Trait.FIRST_TOKEN),
+        attribute=semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
+        exported=Exported(
+            semconv.METRIC_TIME_TO_FIRST_TOKEN,
+            "From the start of a call to its first chunk that bears a token",
+            semconv.METRIC_TIME_TO_FIRST_TOKEN_AT_LEAST,
+            "Time that a call without a first token waited, until it was given up or failed",
+        ),
     ),
     Metric(
         "time_to_first_visible_token",
@@ -123,6 +199,21 @@ LATENCY_METRICS: Final = _by_name(
         "the call does not stream, or nothing visible was received",
         "latspan; time to first output token in guidellm",
         ("ttfv",),
+        label="until something shows (TTFV)",
+        traits=_traits(
+            Trait.FROM_START,
+            Trait.OF_REQUESTS,
+            Trait.FIRST_WAIT,
+            Trait.FIRST_TOKEN,
+            Trait.FELT_SPEED,
+        ),
+        attribute=semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
+        exported=Exported(
+            semconv.METRIC_TIME_TO_FIRST_VISIBLE_TOKEN,
+            "From the start to the first token that is not reasoning",
+            semconv.METRIC_TIME_TO_FIRST_VISIBLE_TOKEN_AT_LEAST,
+            "Time that was waited without a visible token, until the wait was given up or failed",
+        ),
     ),
     Metric(
         "time_per_output_token",
@@ -132,6 +223,15 @@ LATENCY_METRICS: Final = _by_name(
         "n < 2, no token count, several choices, or all tokens in one chunk",
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
+        label="TPOT, per output token",
+        traits=_traits(Trait.PACE),
+        attribute=semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
+        exported=Exported(
+            semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
+            "Time per output token after the first",
+            semconv.METRIC_TIME_PER_OUTPUT_TOKEN_AT_LEAST,
+            "Streams without a time per output token: 0 if given up, the whole time if failed",
+        ),
     ),
     Metric(
         "chunk_gap",
@@ -140,6 +240,13 @@ LATENCY_METRICS: Final = _by_name(
         "fewer than two token-bearing chunks, or the stream was buffered on its way",
         "latspan; a chunk is not a token, so this is not the inter-token latency",
         distribution=True,
+        label="gap between chunks",
+        exported=Exported(
+            semconv.METRIC_CHUNK_GAP,
+            "Between the arrivals of two successive chunks that bear tokens",
+            semconv.METRIC_CHUNK_GAP_AT_LEAST,
+            "Wait for the next token in which a stream was given up or failed",
+        ),
     ),
     Metric(
         "chunk_gap_max",
@@ -147,6 +254,9 @@ LATENCY_METRICS: Final = _by_name(
         "the longest chunk_gap of a request",
         "same as chunk_gap",
         "latspan",
+        label="longest gap",
+        traits=_traits(Trait.PACE, Trait.GROWS, Trait.FELT_SPEED),
+        attribute=semconv.LATSPAN_CHUNK_GAP_MAX,
     ),
     Metric(
         "stall_count",
@@ -154,6 +264,8 @@ LATENCY_METRICS: Final = _by_name(
         "number of chunk gaps longer than the stall limit (500 ms by default)",
         "same as chunk_gap",
         "latspan",
+        traits=_traits(Trait.GROWS),
+        attribute=semconv.LATSPAN_STALL_COUNT,
     ),
     Metric(
         "stall_duration",
@@ -161,6 +273,14 @@ LATENCY_METRICS: Final = _by_name(
         "total time by which the stalls exceed the stall limit",
         "same as chunk_gap",
         "latspan",
+        traits=_traits(Trait.GROWS),
+        attribute=semconv.LATSPAN_STALL_DURATION,
+        exported=Exported(
+            semconv.METRIC_STALL_DURATION,
+            "Time by which a stream's gaps exceeded the stall limit, summed over a request",
+            semconv.METRIC_STALL_DURATION_AT_LEAST,
+            "Stalls of a stream up to the time at which it was given up or failed",
+        ),
     ),
     Metric(
         "stall_ratio",
@@ -168,6 +288,13 @@ LATENCY_METRICS: Final = _by_name(
         "stall_duration / (last_token - first_token)",
         "same as chunk_gap, or all chunks arrived at the same instant",
         "latspan; the rebuffering ratio of video players",
+        label="stalled, of the writing time",
+        traits=_traits(Trait.FELT_SPEED),
+        attribute=semconv.LATSPAN_STALL_RATIO,
+        exported=Exported(
+            semconv.METRIC_STALL_RATIO,
+            "Share of the time from the first token to the last that exceeded the stall limit",
+        ),
     ),
     Metric(
         "fluidity",
@@ -178,6 +305,13 @@ LATENCY_METRICS: Final = _by_name(
         " that arrival",
         _NO_SCHEDULE,
         "fluidity-index, arXiv 2507.09019 (Etalon), algorithm 1",
+        label="fluidity, tokens on time",
+        traits=_traits(Trait.MORE_IS_BETTER, Trait.FELT_SPEED),
+        attribute=semconv.LATSPAN_FLUIDITY,
+        exported=Exported(
+            semconv.METRIC_FLUIDITY,
+            "Share of the deadlines of a stream's tokens that were met; higher is better",
+        ),
     ),
     Metric(
         "buffer_needed",
@@ -186,28 +320,35 @@ LATENCY_METRICS: Final = _by_name(
         " of tokens since the first visible one, r is reading_tokens_per_s",
         f"{_NO_SCHEDULE}, or nothing visible was received",
         "latspan; the start-up delay of video players",
+        label="wait before reading, to read on",
+        traits=_traits(Trait.GROWS, Trait.FELT_SPEED),
+        attribute=semconv.LATSPAN_BUFFER_NEEDED,
+        exported=Exported(
+            semconv.METRIC_BUFFER_NEEDED,
+            "Delay after the first visible token with which a reader never waits",
+        ),
     ),
 )
 """Metrics of where the time of a request went, and of how smoothly it streamed."""
 
-FROM_START: Final = frozenset(
-    {
-        "duration",
-        "time_to_first_chunk",
-        "time_to_first_token",
-        "time_to_first_visible_token",
-    }
-)
-"""Metrics measured from the start of a request, and therefore also from its scheduled time."""
 
-OF_REQUESTS: Final = ("duration", "time_to_first_visible_token")
-"""Metrics of a user request; the others are of its calls."""
+def _with(trait: Trait) -> tuple[str, ...]:
+    return tuple(name for name, metric in LATENCY_METRICS.items() if trait in metric.traits)
 
-OF_PACE: Final = ("time_per_output_token", "chunk_gap_max")
-"""Metrics of the pace of a stream. A request with several calls has none of its own."""
 
-FIRST_TOKENS: Final = ("time_to_first_token", "time_to_first_visible_token")
-"""Times to a first token. A stream without a token misses every target for them."""
+FROM_START: Final = frozenset(_with(Trait.FROM_START))
+OF_REQUESTS: Final = _with(Trait.OF_REQUESTS)
+OF_PACE: Final = _with(Trait.PACE)
+FIRST_WAITS: Final = frozenset(_with(Trait.FIRST_WAIT))
+FIRST_TOKENS: Final = _with(Trait.FIRST_TOKEN)
+GROWING: Final = frozenset(_with(Trait.GROWS))
+MORE_IS_BETTER: Final = frozenset(_with(Trait.MORE_IS_BETTER))
+FELT_SPEED: Final = _with(Trait.FELT_SPEED)
+
+SPAN_ATTRIBUTES: Final = {
+    name: metric.attribute for name, metric in LATENCY_METRICS.items() if metric.attribute
+}
+"""Attribute that a span has for each of latspan's own metrics, by the metric's name."""
 
 _USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
 

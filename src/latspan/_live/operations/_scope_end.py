@@ -29,8 +29,7 @@ from latspan._live.otel.spans import (
 )
 from latspan._live.process.event_loop import LoopWatch
 from latspan._live.process.runtime import Observation, Runtime
-from latspan._model.censoring import FIRST_WAITS
-from latspan._model.metrics import MetricValue
+from latspan._model.metrics import FIRST_WAITS, MetricValue
 from latspan._model.recording import RequestRecord, details_of
 from latspan._model.segments import (
     Kind,

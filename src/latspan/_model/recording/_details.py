@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from latspan import semconv
+from latspan._model.metrics import SPAN_ATTRIBUTES
 
 _Value = TypeVar("_Value")
 
@@ -19,7 +20,7 @@ _NOT_DETAILS: Final = frozenset(
         semconv.URL_FULL,
         # Values that a record has in fields of its own.
         semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
-        *semconv.METRIC_ATTRIBUTES.values(),
+        *SPAN_ATTRIBUTES.values(),
         *semconv.SERIES_ATTRIBUTES.values(),
         semconv.LATSPAN_KIND,
         semconv.LATSPAN_OUTCOME,

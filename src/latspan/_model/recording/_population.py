@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from latspan._model.censoring import AT_LEAST, FIRST_WAITS, MORE_IS_BETTER, Bounds
-from latspan._model.metrics import LATENCY_METRICS
+from latspan._model.censoring import AT_LEAST, Bounds
+from latspan._model.metrics import FIRST_WAITS, LATENCY_METRICS, MORE_IS_BETTER
 from latspan._model.recording._series import SEGMENT, Series, SeriesKey
 from latspan._model.segments import CUT, FAILURES, Kind
 from latspan.histogram import Histogram

@@ -8,7 +8,6 @@ from typing import Final
 
 from latspan import semconv
 from latspan._model.censoring import (
-    FIRST_WAITS,
     CensoredValue,
     State,
     open_gap_ns,
@@ -16,7 +15,7 @@ from latspan._model.censoring import (
     state_of,
     waited_ns,
 )
-from latspan._model.metrics import FIRST_TOKENS, MetricValue
+from latspan._model.metrics import FIRST_TOKENS, FIRST_WAITS, MetricValue
 from latspan._model.segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts
 

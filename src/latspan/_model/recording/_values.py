@@ -18,8 +18,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan import semconv
-from latspan._model.censoring import AT_LEAST, FIRST_WAITS, GROWING, State
-from latspan._model.metrics import LATENCY_METRICS, time_per_output_token, unit_of
+from latspan._model.censoring import AT_LEAST, State
+from latspan._model.metrics import (
+    FIRST_WAITS,
+    GROWING,
+    LATENCY_METRICS,
+    time_per_output_token,
+    unit_of,
+)
 from latspan._model.recording._series import SEGMENT, SeriesKey, Subject, storable, subject_of
 from latspan._model.segments import CUT, Outcome, Segment, Side, Source, totals
 

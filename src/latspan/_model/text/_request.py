@@ -17,14 +17,10 @@ from typing import Final
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._base.shown import printable
 from latspan._model.censoring import State
+from latspan._model.metrics import FIRST_TOKENS, METRICS
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Segment, SegmentName, Source
 from latspan._model.text._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
-
-_FIRST: Final = (
-    ("TTFT", "time_to_first_token"),
-    ("TTFV", "time_to_first_visible_token"),
-)
 
 _KIND_WIDTH: Final = 7
 
@@ -58,8 +54,8 @@ _STYLES: Final[dict[str, str]] = {
 
 
 _TIMES: Final = (
-    (("TTFT", "time_to_first_token"), ("TPOT", "time_per_output_token")),
-    (("TTFV", "time_to_first_visible_token"),),
+    ("time_to_first_token", "time_per_output_token"),
+    ("time_to_first_visible_token",),
 )
 """Metrics in the second line of a call, and of a request."""
 
@@ -73,7 +69,8 @@ def line_of(record: RequestRecord) -> str:
     the caller gave up before that token, ``TTFT ≥ 5,000.0 ms`` is the time that it waited.
     """
     parts = [record.name, milliseconds(record.duration_ns)]
-    for label, metric in _FIRST:
+    for metric in FIRST_TOKENS:
+        label = _label(metric)
         if metric in record.metrics:
             parts.append(f"{label} {milliseconds(record.metrics[metric].value)}")
             break
@@ -193,13 +190,17 @@ def style_of(name: str) -> str:
     return _STYLES.get(name, "blue")
 
 
+def _label(metric: str) -> str:
+    return METRICS[metric].abbreviation.upper()
+
+
 def _facts(record: RequestRecord, glyphs: _Glyphs) -> Iterator[str]:
-    for label, metric in _TIMES[record.kind is Kind.REQUEST]:
+    for metric in _TIMES[record.kind is Kind.REQUEST]:
         value = record.metrics.get(metric)
         if value is not None:
             certain = value.source in (Source.MEASURED, Source.SERVER_REPORTED)
             known = "" if certain else f" ({SOURCE_WORDS[value.source]})"
-            yield f"{label} {milliseconds(value.value)}{known}"
+            yield f"{_label(metric)} {milliseconds(value.value)}{known}"
     tokens = record.tokens
     if tokens.input is None and tokens.output is None:
         # The tokens of a request are those of its calls.

@@ -13,6 +13,7 @@ from rich.text import Text
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.censoring import Bounds
+from latspan._model.metrics import metric_named
 from latspan._model.segments import CUT, Outcome
 from latspan._model.text import FAINT, count, listed, milliseconds, needs, percent
 from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
@@ -21,12 +22,6 @@ from latspan._study.stats import Verdict
 from latspan.histogram import values_needed
 
 _PERCENTILES: Final = (50, 95, 99)
-_LABELS: Final = {
-    "duration": "duration",
-    "time_to_first_token": "TTFT, first token",
-    "time_to_first_visible_token": "until something shows (TTFV)",
-    "time_per_output_token": "TPOT, per output token",
-}
 _STYLES: Final = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.UNDECIDED: "yellow"}
 
 
@@ -105,7 +100,7 @@ def _latencies(
             ]
             rows.append(
                 (
-                    Text(_LABELS.get(latency.metric, latency.metric)),
+                    Text(metric_named(latency.metric).heading),
                     Text(latency.origin.value),
                     Text(requests),
                     Text(f"{number:,}"),

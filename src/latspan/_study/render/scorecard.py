@@ -11,6 +11,7 @@ from rich.text import Text
 
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._model.goals import Target
+from latspan._model.metrics import metric_named
 from latspan._model.recording import text_of_unknown
 from latspan._model.segments import KIND_NOUNS, Side
 from latspan._model.text import FAINT, milliseconds, needs
@@ -25,13 +26,6 @@ CROSS_RULES: Final = (
     "outcomes better, operations worse: fix scale and ownership first",
 )
 """How to read a scorecard: an introduction, and two rules."""
-
-_SHORT: Final = {
-    "time_to_first_token": "ttft",
-    "time_to_first_visible_token": "ttfv",
-    "time_per_output_token": "tpot",
-}
-
 
 _WITHIN: Final = "within"
 _GOODPUT: Final = "good/s"
@@ -133,12 +127,12 @@ def _further_medians(card: Card) -> Iterator[str]:
 
 
 def _percentile_name(metric: str, percentile: float) -> str:
-    name = _SHORT.get(metric, metric)
+    name = metric_named(metric).abbreviation
     return f"p{percentile}" if name == "duration" else f"{name} p{percentile}"
 
 
 def _target_name(target: Target) -> str:
-    name = _SHORT.get(target.metric, target.metric)
+    name = metric_named(target.metric).abbreviation
     return f"{name} p{target.percentile:g} ≤ {target.limit_ns / NS_PER_MS:,g} ms"
 
 

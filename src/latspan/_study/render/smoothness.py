@@ -5,28 +5,23 @@ Table of felt speed: when text appeared and how smoothly it streamed for a perso
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
-from latspan._model.metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
+from latspan._model.metrics import (
+    DEFAULT_EXPECTATIONS,
+    FELT_SPEED,
+    METRICS,
+    MORE_IS_BETTER,
+    Expectations,
+)
 from latspan._model.recording import Distribution
 from latspan._model.text import FAINT, count, letters, milliseconds, percent
 from latspan._study.render.group import Group
 from latspan._study.render.layout import MARGIN, aligned, heads, shown, title
 from latspan._study.render.tables import percentile_text
-
-_LABELS: Final[dict[str, str]] = {
-    "time_to_first_visible_token": "until something shows (TTFV)",
-    "chunk_gap_max": "longest gap",
-    "stall_ratio": "stalled, of the writing time",
-    "buffer_needed": "wait before reading, to read on",
-    "fluidity": "fluidity, tokens on time",
-}
-
-_HIGHER_IS_BETTER: Final = frozenset({"fluidity"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +48,11 @@ class SmoothnessTable:
             options=options,
         )
         rows = [heads("", "n", "best", "median", "worst", "source")]
-        for name, label in _LABELS.items():
+        for name in FELT_SPEED:
             values = self.group.snapshot.metric(name, kind=self.group.kind)
             rows.append(
                 (
-                    Text(label),
+                    Text(METRICS[name].heading),
                     Text(f"{values.count():,}"),
                     *_best_median_worst(values),
                     Text(letters(values.sources)),
@@ -103,6 +98,6 @@ def _best_median_worst(values: Distribution) -> tuple[Text, Text, Text]:
         return milliseconds(value) if value else "0 ms"
 
     ends = [Text(text_of(each)) for each in (values.min(unit="ns"), values.max(unit="ns"))]
-    if values.name in _HIGHER_IS_BETTER:
+    if values.name in MORE_IS_BETTER:
         ends.reverse()
     return ends[0], percentile_text(values, 50, text_of), ends[1]

@@ -16,6 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._model.censoring import Bounds
+from latspan._model.metrics import METRICS, OF_REQUESTS
 from latspan._model.recording import Distribution, text_of_unknown
 from latspan._model.segments import Kind, Outcome, SegmentName
 from latspan._model.text import (
@@ -40,17 +41,9 @@ _PERCENTILES: Final = (50, 95, 99)
 _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
 _SHARE_BAR_WIDTH: Final = 8
 
-_METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
-    Kind.CALL: {
-        "duration": "duration",
-        "time_to_first_token": "TTFT, first token",
-        "time_per_output_token": "TPOT, per output token",
-        "chunk_gap": "gap between chunks",
-    },
-    Kind.REQUEST: {
-        "duration": "duration",
-        "time_to_first_visible_token": "until something shows (TTFV)",
-    },
+_METRICS_OF: Final[dict[Kind, tuple[str, ...]]] = {
+    Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token", "chunk_gap"),
+    Kind.REQUEST: OF_REQUESTS,
 }
 
 _UNKNOWN: Final = (
@@ -144,11 +137,11 @@ class MetricsTable:
         del console
         yield title("time to answer", options=options)
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
-        for name, label in _METRIC_LABELS[self.group.kind].items():
+        for name in _METRICS_OF[self.group.kind]:
             values = self.group.snapshot.metric(name, kind=self.group.kind)
             rows.append(
                 (
-                    Text(label),
+                    Text(METRICS[name].heading),
                     Text(f"{values.count():,}"),
                     *_percentiles(values),
                     Text(letters(values.sources)),

@@ -19,8 +19,8 @@ import numpy as np
 
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
-from latspan._model.censoring import FIRST_WAITS, open_gap_ns, waited_ns
-from latspan._model.metrics import FIRST_TOKENS, LATENCY_METRICS, OF_PACE
+from latspan._model.censoring import open_gap_ns, waited_ns
+from latspan._model.metrics import FIRST_TOKENS, FIRST_WAITS, LATENCY_METRICS, OF_PACE
 from latspan._model.segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._base.shown import printable
-from latspan._model.censoring import FIRST_WAITS, State, state_of
-from latspan._model.metrics import FROM_START
+from latspan._model.censoring import State, state_of
+from latspan._model.metrics import FIRST_WAITS, FROM_START
 from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Source
 from latspan._model.text import listed
 from latspan._study.table._columns import OUTCOMES, PHASES

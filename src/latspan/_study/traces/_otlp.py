@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._model.metrics import METRICS, MetricValue
+from latspan._model.metrics import METRICS, SPAN_ATTRIBUTES, MetricValue
 from latspan._model.recording import RequestRecord, details_of
 from latspan._model.recording.folder._checks import LOOKED_UP, MAX_NUMBER
 from latspan._model.segments import (
@@ -48,7 +48,7 @@ from latspan._study.traces._tiling import Piece, innermost, segments_without_spa
 
 _SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
 _METRICS: Final[Mapping[str, str]] = {
-    **semconv.METRIC_ATTRIBUTES,
+    **SPAN_ATTRIBUTES,
     "time_to_first_chunk": semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
 }
 _MARKS: Final = {

@@ -204,8 +204,8 @@ felt speed, tokens due after 500 ms, then each 200 ms; read at 12.5/s
   until something shows (TTFV)     2  100.0 ms  100.0 ms    700.0 ms  m
   longest gap                      2   10.0 ms   10.0 ms  2,000.0 ms  m
   stalled, of the writing time     2       0 %       0 %        75 %  m
-  wait before reading, to read on  2      0 ms      0 ms  1,610.0 ms  m
   fluidity, tokens on time         2     100 %       8 %         8 %  m
+  wait before reading, to read on  2      0 ms      0 ms  1,610.0 ms  m
   stalls: 1 gap over 500 ms in 1 of 2 calls, 1,500.0 ms beyond it in all
 """
     )

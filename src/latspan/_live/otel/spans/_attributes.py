@@ -9,7 +9,7 @@ from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S, to_seconds
 from latspan._live.otel.spans._children import spanless_names
 from latspan._live.otel.spans._span import AttributeValue
-from latspan._model.metrics import METRICS, MetricValue
+from latspan._model.metrics import METRICS, SPAN_ATTRIBUTES, MetricValue
 from latspan._model.segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
 from latspan._model.timeline import Timeline
 from latspan._model.tokens import TokenCounts
@@ -19,7 +19,7 @@ _MEASURED: Final = Source.MEASURED
 _PERCENTILE_95_NEEDS: Final = 20
 
 _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
-    name: (key, METRICS[name].unit) for name, key in semconv.METRIC_ATTRIBUTES.items()
+    name: (key, METRICS[name].unit) for name, key in SPAN_ATTRIBUTES.items()
 }
 """Attribute and unit of each metric that spans have."""
 
