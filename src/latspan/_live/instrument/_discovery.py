@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -41,15 +42,6 @@ _EVERY: Final = "*"
 
 _SERVERS: Final = frozenset({"django", "flask", "starlette"})
 """Libraries that serve requests, and make none."""
-
-_PACKAGES_IN: Final = {
-    "mistralai": ("mistralai.client", "mistralai.azure.client", "mistralai.gcp.client"),
-}
-"""
-Packages to await, by the namespace package with which the name of an integration ends.
-
-They repeat the attribute ``library`` of the integration, whose code is not loaded yet.
-"""
 
 _switched_on: Final[dict[str, Instrumentor]] = {}
 """Integrations that were switched on at some time, by the import package of their library."""
@@ -311,8 +303,30 @@ def _stop_awaiting(point: EntryPoint) -> None:
 
 
 def awaited_packages(library: str) -> tuple[str, ...]:
-    """Return the packages that are awaited for the integration of an import package."""
-    return _PACKAGES_IN.get(library, (library,))
+    """
+    Return the packages that are awaited for the integration of an import package.
+
+    Importing a namespace package runs no code, so the regular packages inside it are awaited.
+    """
+    try:
+        spec = find_spec(library)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is not None:
+        return (library,)
+    return tuple(sorted(_packages_in(library, spec.submodule_search_locations or ()))) or (library,)
+
+
+def _packages_in(namespace: str, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the regular packages inside a namespace package, however deep."""
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{namespace}.{entry.name}"
+                if os.path.isfile(os.path.join(entry.path, "__init__.py")):  # noqa: PTH113, PTH118 - pathlib is slow to load
+                    yield name
+                elif entry.name.isidentifier() and entry.name != "__pycache__" and entry.is_dir():
+                    yield from _packages_in(name, [entry.path])
 
 
 def _is_installed(library: str) -> bool:
