@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from latspan._model.segments import KIND_NOUNS
-from latspan._model.text import difference, listed
+from latspan._model.text import difference, listed, milliseconds
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row
@@ -104,13 +104,10 @@ def _interval(low_ns: float, high_ns: float) -> str:
         return "unknown"
     if math.isinf(low_ns):
         return "unbounded"
+    low, high = milliseconds(low_ns), milliseconds(high_ns)
     if low_ns == high_ns:
-        return _ms(low_ns)
-    return f"at least {_ms(low_ns)}" if math.isinf(high_ns) else f"{_ms(low_ns)} to {_ms(high_ns)}"
-
-
-def _ms(value_ns: float) -> str:
-    return f"{value_ns / 1e6:,.1f} ms"
+        return low
+    return f"at least {low}" if math.isinf(high_ns) else f"{low} to {high}"
 
 
 def notes(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from latspan._base.nanoseconds import NS_PER_S
-from latspan._model.text import count
+from latspan._model.text import count, milliseconds
 
 MIN_RATE_FRACTION: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""
@@ -186,8 +186,8 @@ def _lateness(
     if lag["p99"] > most_lag_s:
         yield Caveat(
             "dispatch_lag",
-            f"requests were sent late: the p99 of the dispatch lag is {_ms(lag['p99'])},"
-            f" above {_ms(most_lag_s)}",
+            "requests were sent late: the p99 of the dispatch lag is"
+            f" {_against(lag['p99'], most_lag_s)}",
             invalidates=True,
             hint=_hint_for(generator),
         )
@@ -210,16 +210,16 @@ def _own_load(generator: Mapping[str, Any], most_lag_s: float) -> Iterator[Cavea
     if lag.get("p99", 0) > most_lag_s:
         yield Caveat(
             "loop_lag",
-            f"the generator was late: the p99 of its event loop's lag is {_ms(lag['p99'])},"
-            f" above {_ms(most_lag_s)}",
+            "the generator was late: the p99 of its event loop's lag is"
+            f" {_against(lag['p99'], most_lag_s)}",
             invalidates=True,
             hint=_hint_for(generator),
         )
     elif lag.get("p50", 0) > most_median_s:
         yield Caveat(
             "loop_lag",
-            f"the generator was late: the median of its event loop's lag is {_ms(lag['p50'])},"
-            f" above {_ms(most_median_s)}",
+            "the generator was late: the median of its event loop's lag is"
+            f" {_against(lag['p50'], most_median_s)}",
             invalidates=True,
             hint=_hint_for(generator),
         )
@@ -249,5 +249,5 @@ def _hint_for(generator: Mapping[str, Any]) -> str:
     )
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms"
+def _against(value_s: float, limit_s: float) -> str:
+    return f"{milliseconds(value_s * NS_PER_S)}, above {milliseconds(limit_s * NS_PER_S)}"
