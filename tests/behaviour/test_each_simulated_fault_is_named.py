@@ -43,7 +43,7 @@ def test_a_fault_is_named(name: str, tmp_path: Path) -> None:
     """The recording of a fault alone leads to its cause."""
     fault = FAULTS[name]
     diagnosis = _diagnosed(tmp_path, fault.of(1.25), fault.goal)
-    if fault.cause == Conclusion.NOT_INSTRUMENTED:
+    if fault.cause == Conclusion.NOT_INSTRUMENTED.value:
         assert diagnosis.conclusion is Conclusion.NOT_INSTRUMENTED
         return
     assert diagnosis.finding is not None
