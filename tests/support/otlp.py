@@ -14,6 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -33,6 +34,7 @@ from oteltap import OtelTapHttpProtobufReceiver, OtelTapHttpProtobufReceiverSett
 _LAST: Final = "the last one"
 _DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.005
+_LISTENING: Final = range(20_000, 32_768)
 
 Attributes = dict[str, str | bool | int | float | tuple[str, ...]]
 
@@ -43,12 +45,23 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return several distinct free ports; separate calls could return the same port twice."""
+    """
+    Return several distinct free ports; separate calls could return the same port twice.
+
+    Linux gives ports of 32768 and more to outgoing connections. Such a port could be taken by a
+    connection of another suite before the program that it is meant for listens on it.
+    """
+    found: list[int] = []
     with ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in sockets]
+        # Tests set the seed of the module's own generator, so suites would try the same ports.
+        for port in SystemRandom().sample(_LISTENING, len(_LISTENING)):
+            probe = probes.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise AssertionError(f"{count} ports from {_LISTENING} are not free")
 
 
 @dataclass(slots=True)
