@@ -48,7 +48,7 @@ def _by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in document["paths"]}
 
 
-@pytest.mark.alone
+@pytest.mark.undisturbed
 def test_the_path_whose_server_became_slower_drifted(tmp_path: Path) -> None:
     """Against the baseline and the previous sweep, with the segment that explains it."""
     with ScriptedServer(_FAST, slots=8) as calm, ScriptedServer(_FAST, slots=8) as search:
