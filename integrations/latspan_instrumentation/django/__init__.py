@@ -1,8 +1,8 @@
 """
 Instrumentation of Django: a request to its last byte, under WSGI and under ASGI.
 
-Django's handlers for the two protocols are tracked by ``wsgi`` and ``asgi``. This
-package adds what is Django's own: the route, and the span of OpenTelemetry's instrumentation.
+Django's handlers for the two protocols are tracked by ``wsgi`` and ``asgi``. This package adds what
+is Django's own: the route, and the span of OpenTelemetry's instrumentation.
 """
 
 from __future__ import annotations

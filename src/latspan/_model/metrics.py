@@ -87,8 +87,8 @@ class Metric:
     """
     A number derived from the marks of one request.
 
-    Tables, documents and exports follow from this definition: a metric of :data:`LATENCY_METRICS`
-    is in all of them without a change elsewhere.
+    Snapshots, documents and recordings have each metric of :data:`LATENCY_METRICS`. Its traits
+    place it in tables, its last two fields in spans and exports.
 
     Args:
         name: The name in snapshots, files and reports.

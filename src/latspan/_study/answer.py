@@ -1,5 +1,5 @@
 """
-Answers of the commands that judge: a name in documents, words for people, and an exit code.
+Answers of the commands that judge: a name in documents, and an exit code.
 
 The exit codes are for scripts and CI. The code 2 is that of every command for an invalid command
 line or setting.
@@ -47,8 +47,3 @@ class Answer(StrEnum):
         answer._value_ = value
         answer.exit_code = exit_code
         return answer
-
-    @property
-    def words(self) -> str:
-        """The answer in words, for example ``no worse``."""
-        return self.value.replace("_", " ")

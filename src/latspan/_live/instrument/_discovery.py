@@ -28,6 +28,7 @@ from latspan._base.log import warn_once
 from latspan._live.process.runtime import instrumentation_requested
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from importlib.metadata import EntryPoint
 
     from latspan._live.instrument._instrumentor import Instrumentor
@@ -138,7 +139,9 @@ def loaded_clients() -> tuple[str, ...]:
         sorted(
             library
             for library in libraries
-            if any(package in sys.modules for package in awaited_packages(library))
+            # A package is imported after the package around it, so most need no search.
+            if library in sys.modules
+            and any(package in sys.modules for package in awaited_packages(library))
         )
     )
 
@@ -308,10 +311,7 @@ def awaited_packages(library: str) -> tuple[str, ...]:
 
     Importing a namespace package runs no code, so the regular packages inside it are awaited.
     """
-    try:
-        spec = find_spec(library)
-    except (ImportError, ValueError):
-        spec = None
+    spec = _spec_of(library)
     if spec is None or spec.origin is not None:
         return (library,)
     return tuple(sorted(_packages_in(library, spec.submodule_search_locations or ()))) or (library,)
@@ -330,9 +330,11 @@ def _packages_in(namespace: str, folders: Iterable[str]) -> Iterator[str]:
 
 
 def _is_installed(library: str) -> bool:
-    if library in sys.modules:
-        return True
+    return library in sys.modules or _spec_of(library) is not None
+
+
+def _spec_of(package: str) -> ModuleSpec | None:
     try:
-        return find_spec(library) is not None
+        return find_spec(package)
     except (ImportError, ValueError):
-        return False
+        return None

@@ -192,7 +192,7 @@ def verification_text(verification: Result) -> str:
     """Return the judgement of a verification and the verdict on its target."""
     verdict = verdict_verified(verification)
     target = "no target" if verdict is None else f"target {verdict}"
-    return f"{judgement_of(verification).words}, {target}"
+    return f"{in_words(judgement_of(verification))}, {target}"
 
 
 def runs_to_decide(verification: Result) -> int | None:

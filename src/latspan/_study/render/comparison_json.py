@@ -185,7 +185,7 @@ def comparison_markdown(comparison: Comparison, groups: Sequence[Comparison] = (
 
 def _lines(found: Comparison) -> Iterator[str]:
     group = "" if found.group is None else f", {escaped(' '.join(found.group))}"
-    yield f"### {found.question}{group}: {found.judgement.words}"
+    yield f"### {found.question}{group}: {in_words(found.judgement)}"
     yield ""
     yield f"**{escaped(found.sentence)}**"
     yield ""

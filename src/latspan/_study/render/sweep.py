@@ -14,7 +14,7 @@ from typing import Any, Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._model.text import FAINT, count, listed, needs, percent, span_of_time
+from latspan._model.text import FAINT, count, in_words, listed, needs, percent, span_of_time
 from latspan._study.compare import Judgement, Run
 from latspan._study.render.comparison import JUDGEMENT_STYLES, change_of, value_of
 from latspan._study.render.layout import MARGIN, fitted, prose, shown, title
@@ -103,7 +103,7 @@ class SweepReport:
                 yield Text()
                 style = _FINDING_STYLES[each.finding]
                 yield prose(
-                    f"{each.name}: {each.finding.words}. {each.sentence}", options, style=style
+                    f"{each.name}: {in_words(each.finding)}. {each.sentence}", options, style=style
                 )
             # Without a valid run, the sentence has the reason.
             for reason in each.invalid if each.runs else ():
@@ -142,7 +142,7 @@ def _cells(found: PathSweep, traffic: Mapping[str, int] | None) -> dict[str, Tex
     return {
         "path": Text(found.name),
         **requests,
-        "finding": Text(found.finding.words, style=_FINDING_STYLES[found.finding]),
+        "finding": Text(in_words(found.finding), style=_FINDING_STYLES[found.finding]),
         "target": _target(found),
         "goal": Text(_NONE if found.goal is None else str(found.goal)),
         "now": Text(_value(found)),
@@ -181,12 +181,12 @@ def _against(against: Against | None) -> Text:
     if against is None:
         return Text("none", style=FAINT)
     if against.comparison is None:
-        return Text(against.judgement.words, style=JUDGEMENT_STYLES[against.judgement])
+        return Text(in_words(against.judgement), style=JUDGEMENT_STYLES[against.judgement])
     found = against.comparison
     blocking = [each.name for each in found.differences if each.blocks]
-    text = f"differs: {blocking[0]}" if blocking else found.judgement.words
+    text = f"differs: {blocking[0]}" if blocking else in_words(found.judgement)
     if found.judgement is Judgement.INCONCLUSIVE:
-        text = "could be chance" if found.goal.ratio is not None else found.judgement.words
+        text = "could be chance" if found.goal.ratio is not None else in_words(found.judgement)
     return Text(f"{change_of(found.goal)} {text}", style=JUDGEMENT_STYLES[found.judgement])
 
 

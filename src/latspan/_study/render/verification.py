@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._model.text import FAINT
+from latspan._model.text import FAINT, in_words
 from latspan._study.render.comparison import JUDGEMENT_STYLES, ComparisonReport
 from latspan._study.render.comparison_json import comparison_document, comparison_markdown
 from latspan._study.render.diagnosis_json import escaped
@@ -42,7 +42,7 @@ class VerificationReport:
         yield title("changed", levers, options=options)
         yield ComparisonReport(found.comparison)
         yield Text()
-        word = Text(found.judgement.words, style=JUDGEMENT_STYLES[found.judgement])
+        word = Text(in_words(found.judgement), style=JUDGEMENT_STYLES[found.judgement])
         yield Text.assemble("verdict: ", word)
         if found.sentence != found.comparison.sentence:
             yield prose(found.sentence, options, style="bold")
@@ -90,7 +90,7 @@ def verification_markdown(found: Verification) -> str:
     """Return a verification as Markdown, for a pull request."""
     levers = ", ".join(lever.name for lever in found.levers)
     lines = [
-        f"## {escaped(levers)}: {found.judgement.words}",
+        f"## {escaped(levers)}: {in_words(found.judgement)}",
         "",
         f"**{escaped(found.sentence)}**",
         "",

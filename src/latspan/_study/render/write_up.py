@@ -64,7 +64,7 @@ def conclusion(loop: Loop) -> str:
         return "targets met, nothing changed" if loop.is_met else "not verified yet"
     target = verification.document["comparison"]["target"]
     verdict = "no target" if target is None else f"target {_verdict(target)}"
-    return f"{judgement_of(verification).words}, {verdict}"
+    return f"{in_words(judgement_of(verification))}, {verdict}"
 
 
 def _verdict(target: Mapping[str, Any]) -> str:
