@@ -8,7 +8,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from tempfile import mkdtemp
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -16,6 +17,7 @@ from latspan._model.goals import Arrivals, PromptTemplate, TrafficProfile, toml_
 from latspan.testing import Script, ScriptedServer
 from support.loops import chat
 from support.schemas import validated
+from support.stillness import when_still
 
 # The gaps are long compared with what five users at once cost this machine.
 _FAST: Final = Script.chat(tokens=4, queue_ms=1, prefill_ms=60, gap_ms=20)
@@ -48,24 +50,36 @@ def _by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in document["paths"]}
 
 
+class _Swept(NamedTuple):
+    """A folder of paths, and the exit code and document of each of its sweeps."""
+
+    folder: Path
+    answers: list[tuple[int, dict[str, Any]]]
+
+
+def _sweep_thrice(folder: Path) -> _Swept:
+    """Sweep two paths; pin the results; sweep again with one slower, and then only what changed."""
+    with ScriptedServer(_FAST, slots=8) as calm, ScriptedServer(_FAST, slots=8) as search:
+        _path(folder, "chat", calm.base_url)
+        _path(folder, "search", search.base_url)
+        answers = [_sweep(folder)]
+        pinned = [*_COMMAND[:4], "--pin"]
+        assert subprocess.run(pinned, cwd=folder, capture_output=True).returncode == 0
+        search.use(_SLOW)
+        (folder / "search.txt").write_text("Be thorough.", "utf-8")
+        answers.append(_sweep(folder))
+        (folder / "search.txt").write_text("Be exact.", "utf-8")
+        answers.append(_sweep(folder, "--only-changed"))
+    return _Swept(folder, answers)
+
+
 @pytest.mark.undisturbed
 def test_the_path_whose_server_became_slower_drifted(tmp_path: Path) -> None:
     """Against the baseline and the previous sweep, with the segment that explains it."""
-    with ScriptedServer(_FAST, slots=8) as calm, ScriptedServer(_FAST, slots=8) as search:
-        _path(tmp_path, "chat", calm.base_url)
-        _path(tmp_path, "search", search.base_url)
-        code, first = _sweep(tmp_path)
-        assert code == 0
-        assert {each["finding"] for each in first["paths"]} == {"no_drift"}
-        pinned = [*_COMMAND[:4], "--pin"]
-        assert subprocess.run(pinned, cwd=tmp_path, capture_output=True).returncode == 0
-        search.use(_SLOW)
-        (tmp_path / "search.txt").write_text("Be thorough.", "utf-8")
-        code, second = _sweep(tmp_path)
-        assert code == 1
-        # Only the file whose template changed since the last sweep is measured again.
-        (tmp_path / "search.txt").write_text("Be exact.", "utf-8")
-        _, third = _sweep(tmp_path, "--only-changed")
+    swept = when_still(lambda: _sweep_thrice(Path(mkdtemp(dir=tmp_path))))
+    (code, first), (later_code, second), (_, third) = swept.answers
+    assert (code, {each["finding"] for each in first["paths"]}) == (0, {"no_drift"})
+    assert later_code == 1
     paths = _by_name(second)
     # Two runs of a busy machine may differ too much for a conclusion.
     assert paths["chat"]["baseline"]["judgement"] != "worse"
@@ -76,9 +90,10 @@ def test_the_path_whose_server_became_slower_drifted(tmp_path: Path) -> None:
         assert against["judgement"] == "worse"
         assert against["comparison"]["explanation"]["leading"] == "prefill"
         assert [each["name"] for each in against["inputs_changed"]] == ["template"]
+    # Only its template changed since the last sweep.
     assert list(_by_name(third)) == ["search"]
     for name in ("chat", "search"):
-        results = sorted((tmp_path / "results" / name).iterdir())
+        results = sorted((swept.folder / "results" / name).iterdir())
         kept = validated(json.loads(results[1].read_text("utf-8")))
         assert kept["command"] == "sweep --runs 2 --json"
         assert kept["exit_code"] == _EXIT_CODES[paths[name]["finding"]]

@@ -14,6 +14,8 @@ from latspan.integrations import Outcome
 from latspan.testing import Captured, capture
 from tests.clients.conftest import MESSAGES, Driver
 
+pytestmark = pytest.mark.any_client
+
 ASKS: Any = {"model": "m", "messages": MESSAGES, "stream": True}
 
 Way = Callable[[Driver, Any], Awaitable[None]]

@@ -21,6 +21,8 @@ import latspan
 from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver, asked_for
 
+pytestmark = pytest.mark.any_client
+
 SCRIPT = Script.chat(tokens=3, tool_call_tokens=1, prefill_ms=1, gap_ms=1, flavor="plain")
 CONTENT = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions")
 TOOLS: Any = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]

@@ -18,6 +18,8 @@ import latspan
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, asked_for
 
+pytestmark = pytest.mark.any_client
+
 official: Any = pytest.importorskip(
     "opentelemetry.instrumentation.genai.openai",
     reason="the official instrumentation of the openai client is not installed",

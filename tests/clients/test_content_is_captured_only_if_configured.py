@@ -23,6 +23,8 @@ from latspan.testing import Captured, RequestRecord, Script, TokenCounts, captur
 from support.encodings import BYTES
 from tests.clients.conftest import MESSAGES, Driver, Leave, asked_for
 
+pytestmark = pytest.mark.any_client
+
 MS = 1_000_000
 PLAIN = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 TOOLS: Any = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]

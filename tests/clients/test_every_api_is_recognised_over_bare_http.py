@@ -30,6 +30,8 @@ from tests.clients.conftest import asked_for
 from tests.clients.truth.site import SharedClock
 from tests.support.road import Conditions, road_to
 
+pytestmark = pytest.mark.any_client
+
 SCRIPT = Script.chat(
     tokens=3,
     reasoning_tokens=2,

@@ -17,6 +17,8 @@ from latspan_instrumentation.httpx import HTTPXInstrumentor
 from latspan_instrumentation.openai import OpenAIInstrumentor
 from tests.support.frameworks import instrumented
 
+pytestmark = pytest.mark.any_client
+
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _CHUNK: Final = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "big"}

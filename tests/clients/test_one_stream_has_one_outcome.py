@@ -11,6 +11,8 @@ from latspan.integrations import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import Driver
 
+pytestmark = pytest.mark.any_client
+
 DONE = b"data: [DONE]\n\n"
 
 

@@ -17,6 +17,8 @@ from latspan.testing import LatspanCapture, Script, ScriptedServer
 from latspan.testing._fixture import recording_fixture
 from tests.clients.conftest import MESSAGES, openai
 
+pytestmark = pytest.mark.any_client
+
 SCRIPT = Script.chat(tokens=3, queue_ms=8, prefill_ms=10, gap_ms=2)
 
 

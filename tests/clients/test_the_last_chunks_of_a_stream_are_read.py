@@ -11,6 +11,8 @@ from latspan.integrations import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import Driver, Leave
 
+pytestmark = pytest.mark.any_client
+
 USED = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 

@@ -13,6 +13,8 @@ from latspan.testing import Captured
 from support.reports import GATEWAYS, SERVERS, Said, name_of
 from tests.clients.conftest import Driver
 
+pytestmark = pytest.mark.any_client
+
 WORDS = ("one ", "two ", "three")
 Headers = Mapping[str, str | bytes]
 

@@ -11,6 +11,8 @@ from latspan._base.nanoseconds import NS_PER_MS as MS
 from latspan.testing import Captured, RequestRecord
 from tests.clients.conftest import Driver
 
+pytestmark = pytest.mark.any_client
+
 HEAD = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}
 
 

@@ -14,6 +14,8 @@ from latspan.integrations.formats import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver
 
+pytestmark = pytest.mark.any_client
+
 ENCRYPTED = {"type": "reasoning.encrypted", "data": "gAAAAAB", "id": "rs_1", "index": 0}
 SUMMARY = {"type": "reasoning.summary", "summary": "so", "index": 0}
 

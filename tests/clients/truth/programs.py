@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -23,6 +31,7 @@ import pytest
 from support.apis import Api, api_named
 from support.bedrock import CONVERSE, knows, make_client
 from tests.clients.conftest import ANTHROPIC, MESSAGES, OPENAI
+from tests.clients.truth.situations import SITUATIONS
 from tests.support.tls import CERTIFICATE, trusting_context
 
 _GOOD_BYE_S: Final = 10.0
@@ -102,6 +111,7 @@ class Program:
             bytes.
         refuses: Situations whose events the SDK does not parse, because its API has others.
         parses_at_once: Whether the program has an event within a fraction of a millisecond.
+        any_client: Whether it differs from another program only in the format of the answers.
     """
 
     name: str
@@ -113,6 +123,7 @@ class Program:
     whole: Callable[[bytes], bytes] = _WHOLE_EVENTS
     refuses: tuple[str, ...] = ()
     parses_at_once: bool = True
+    any_client: bool = False
 
 
 @contextmanager
@@ -451,6 +462,7 @@ PROGRAMS: Final = (
         _httpx("httpx", api_named("gemini")),
         hears_timings=False,
         whole=_before(b"\r\n\r\n"),
+        any_client=True,
     ),
     Program(
         # It reports its timings, but counts the wait in a queue as the load of the model.
@@ -459,6 +471,7 @@ PROGRAMS: Final = (
         _httpx("httpx", api_named("ollama")),
         hears_timings=False,
         whole=_before(b"\n"),
+        any_client=True,
     ),
     Program(
         "httpx-bedrock",
@@ -466,6 +479,7 @@ PROGRAMS: Final = (
         _httpx("httpx", api_named("bedrock-converse")),
         hears_timings=False,
         whole=_whole_messages,
+        any_client=True,
     ),
     Program("httpx2", ("httpx2",), _httpx("httpx2")),
     Program("httpx2-async", ("httpx2",), _async_httpx("httpx2")),
@@ -479,25 +493,51 @@ _IS_BESIDE: Final = find_spec("opentelemetry.instrumentation.httpx") is not None
 """Whether this is the environment with other instrumentations, which has older SDKs."""
 
 
-def _param(program: Program, *further: pytest.MarkDecorator) -> Any:
+def _marks_of(program: Program) -> list[pytest.MarkDecorator]:
     missing = [package for package in program.needs if find_spec(package) is None]
-    marks = (
+    return [
         pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
         pytest.mark.skipif(
             _IS_BESIDE and not program.is_sdk, reason="the same version is tested in .venv"
         ),
-        *further,
-    )
-    return pytest.param(program, id=program.name, marks=marks)
+        *([pytest.mark.any_client] if program.any_client else []),
+    ]
 
 
 def with_every_program_marked(
     marks: Mapping[str, Sequence[pytest.MarkDecorator]],
 ) -> pytest.MarkDecorator:
     """Mark a test that runs with each client, and give some clients, by name, further markers."""
-    params = [_param(program, *marks.get(program.name, ())) for program in PROGRAMS]
+    params = [
+        pytest.param(
+            program, id=program.name, marks=[*_marks_of(program), *marks.get(program.name, ())]
+        )
+        for program in PROGRAMS
+    ]
     return pytest.mark.parametrize("program", params)
 
 
 with_every_program = with_every_program_marked({})
 """Marks a test of what holds whatever the client."""
+
+_SPREAD: Final = 3
+
+
+def _pairs() -> Iterator[Any]:
+    for number, program in enumerate(PROGRAMS):
+        marks = _marks_of(program)
+        for situation_number, situation in enumerate(SITUATIONS):
+            further = [] if (number + situation_number) % _SPREAD == 0 else [pytest.mark.any_client]
+            name = f"{situation.name}-{program.name}"
+            yield pytest.param(program, situation, id=name, marks=[*marks, *further])
+
+
+with_every_program_in_every_situation = pytest.mark.parametrize(
+    ("program", "situation"), list(_pairs())
+)
+"""
+Marks a test of what holds whatever the client and whatever happens.
+
+Only the newest clients meet every situation: the others meet every third one, each client others
+than the client before it.
+"""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import pytest
-
 from latspan.integrations import Outcome
 from latspan.testing import Ending, PayloadPart, Script, Step
 from tests.support.road import Conditions
@@ -178,8 +176,3 @@ SITUATIONS: Final = (
         setting={"timeout_s": _LIMIT_S},
     ),
 )
-
-in_every_situation = pytest.mark.parametrize(
-    "situation", [pytest.param(situation, id=situation.name) for situation in SITUATIONS]
-)
-"""Marks a test of what holds whatever happens."""

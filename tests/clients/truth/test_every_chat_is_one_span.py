@@ -7,13 +7,12 @@ import pytest
 from latspan import Kind
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord, ServedRequest
-from tests.clients.truth.programs import Program, with_every_program
+from tests.clients.truth.programs import Program, with_every_program_in_every_situation
 from tests.clients.truth.site import Site, Visit
-from tests.clients.truth.situations import Situation, in_every_situation
+from tests.clients.truth.situations import Situation
 
 
-@with_every_program
-@in_every_situation
+@with_every_program_in_every_situation
 def test_it_is(program: Program, situation: Situation, site: Site) -> None:
     """Nothing here depends on how long anything took."""
     if situation.name in program.refuses:
