@@ -6,7 +6,6 @@ import json
 import secrets
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from latspan._base.shown import foreign
@@ -15,7 +14,7 @@ from latspan._load._endpoint import Endpoint, HttpAnswer
 from latspan._load._http import CUT_SHORT, list_models, text_of
 from latspan._load._progress import Answer
 from latspan._load._prompts import Prompt, PromptSet
-from latspan._model.goals import CacheState
+from latspan._model.goals import CacheState, Connections, LoadSettings
 from latspan._model.segments import Outcome
 from latspan.errors import MeasurementError
 
@@ -28,40 +27,6 @@ _REDIRECTS: Final = range(300, 400)
 _SERVER_ERRORS: Final = range(500, 600)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSettings:
-    """
-    What every request has in common.
-
-    Args:
-        model: The requested model.
-        max_tokens: Maximum number of output tokens; ``None`` leaves it to the server.
-        parameters: Further fields of the request, for example ``temperature``.
-        cache: State of the prompt cache.
-        timeout_s: Time limit of each request in seconds.
-        reuse_connections: Whether a connection carries further requests.
-    """
-
-    model: str
-    max_tokens: int | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    cache: CacheState = CacheState.AS_IS
-    timeout_s: float | None = None
-    reuse_connections: bool = True
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of a request except its messages."""
-        limit = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
-        return {
-            "model": self.model,
-            "stream": True,
-            # Without it, no server reports token counts for a stream.
-            "stream_options": {"include_usage": True},
-            **limit,
-            **self.parameters,
-        }
-
-
 class EndpointSender:
     """
     Sender of chats.
@@ -69,15 +34,33 @@ class EndpointSender:
     Args:
         endpoint: The endpoint.
         prompts: The prompts.
-        settings: What every request has in common.
+        model: The requested model.
+        parameters: Further fields of each request, for example ``temperature``.
+        load: Settings of every request.
     """
 
-    def __init__(self, endpoint: Endpoint, prompts: PromptSet, settings: ChatSettings) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        prompts: PromptSet,
+        *,
+        model: str,
+        parameters: Mapping[str, Any],
+        load: LoadSettings,
+    ) -> None:
         self._endpoint = endpoint
         self._prompts = prompts
-        self._settings = settings
+        self._model = model
+        self._load = load
+        self._fields = {
+            "model": model,
+            "stream": True,
+            # Without it, no server reports token counts for a stream.
+            "stream_options": {"include_usage": True},
+            **parameters,
+        }
         self._client = ChatClient(
-            endpoint, settings.model, reuse_connections=settings.reuse_connections
+            endpoint, model, reuse_connections=load.connections is Connections.REUSED
         )
         # New in every measurement: the server may still cache the prompts of an earlier one.
         self._nonce = secrets.token_hex(8)
@@ -85,10 +68,10 @@ class EndpointSender:
 
     async def send(self, index: int) -> Answer:
         """Send the chat with that index, and return when it has ended, however it ended."""
-        return await self._client.ask(self._body(index), self._settings.timeout_s)
+        return await self._client.ask(self._body(index), self._load.timeout_s)
 
     def _body(self, index: int) -> bytes:
-        if self._settings.cache is CacheState.COLD:
+        if self._load.cache is CacheState.COLD:
             return self._encoded(self._prompts.of(index).beginning_with(self._beginning(index)))
         number = self._prompts.number_of(index)
         body = self._bodies.get(number)
@@ -101,7 +84,7 @@ class EndpointSender:
         return f"[{self._nonce}{index:08d}] "
 
     def _encoded(self, prompt: Prompt, **fields: Any) -> bytes:
-        request = {**self._settings.fields(), **fields, "messages": prompt.messages}
+        request = {**self._fields, **fields, "messages": prompt.messages}
         return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "surrogatepass"
         )
@@ -115,9 +98,9 @@ class EndpointSender:
         Raises:
             MeasurementError: It did not complete; the message has the reason.
         """
-        answer = await self._client.ask(self._body(0), self._settings.timeout_s)
+        answer = await self._client.ask(self._body(0), self._load.timeout_s)
         if answer.outcome is not Outcome.COMPLETED or answer.first_token_ns is None:
-            raise explain(self._endpoint, self._settings.model, answer, self._prompts.of(0))
+            raise explain(self._endpoint, self._model, answer, self._prompts.of(0))
         return answer
 
     async def close(self) -> None:

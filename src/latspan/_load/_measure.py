@@ -15,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ from latspan._load._plan import Phase, Step
 from latspan._load._progress import Answer, Progress
 from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
-from latspan._model.goals import CacheState, Target
+from latspan._model.goals import LoadSettings, Target
 from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import Manifest, Reserve, begin_recording
 from latspan._model.segments import Kind
@@ -91,15 +91,10 @@ class MeasureSettings:
         prompts: The prompts.
         steps: Loads to measure, in turn.
         stops_at_saturation: Whether no further step begins after saturation.
-        seed: Seed of everything random.
+        load: Settings of every request.
         targets: Targets to check.
         percentile: Percentile that the measurement shows besides p50, p95 and p99.
-        max_tokens: Maximum number of output tokens; ``None`` leaves it to the server.
-        parameters: Further fields of the request.
-        cache: State of the prompt cache.
-        timeout_s: Time limit of each request in seconds.
-        max_in_flight: Maximum number of requests in flight of an open loop.
-        reuse_connections: Whether a connection carries further requests.
+        parameters: Further fields of each request, for example ``max_tokens``.
         otlp_endpoint: Address to which spans and metrics are exported too.
     """
 
@@ -110,15 +105,10 @@ class MeasureSettings:
     prompts: PromptSet
     steps: Sequence[Step]
     stops_at_saturation: bool = False
-    seed: int = 0
+    load: LoadSettings = field(default_factory=LoadSettings)
     targets: tuple[Target, ...] = ()
     percentile: float = 95
-    max_tokens: int | None = None
-    parameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    cache: CacheState = CacheState.AS_IS
-    timeout_s: float | None = None
-    max_in_flight: int | None = None
-    reuse_connections: bool = True
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     otlp_endpoint: str | None = None
 
 
@@ -231,20 +221,20 @@ class _Measurement:
         settings = self._settings
         if settings.endpoint is not None:
             # Imported here, because measuring a function does not need aiohttp.
-            from latspan._load._endpoint_sender import ChatSettings, EndpointSender
+            from latspan._load._endpoint_sender import EndpointSender
 
-            chats = ChatSettings(
+            return EndpointSender(
+                settings.endpoint,
+                settings.prompts,
                 model=model,
-                max_tokens=settings.max_tokens,
                 parameters=settings.parameters,
-                cache=settings.cache,
-                timeout_s=settings.timeout_s,
-                reuse_connections=settings.reuse_connections,
+                load=settings.load,
             )
-            return EndpointSender(settings.endpoint, settings.prompts, chats)
         assert self._function is not None  # noqa: S101 - set if there is no endpoint
         name = settings.function or settings.name
-        return CallableSender(self._function, name, settings.prompts, timeout_s=settings.timeout_s)
+        return CallableSender(
+            self._function, name, settings.prompts, timeout_s=settings.load.timeout_s
+        )
 
     def _start_recording(self) -> None:
         settings = self._settings
@@ -312,7 +302,7 @@ class _Measurement:
                 progress=progress,
                 number=number if several else None,
                 first_index=1 + number * _STRIDE,
-                max_in_flight=settings.max_in_flight,
+                load=settings.load,
                 ramp_ns=self._ramp_ns,
             )
             with _without_collections():
@@ -345,8 +335,6 @@ class _Measurement:
                 {"metric": each.metric, "percentile": each.percentile, "limit_ns": each.limit_ns}
                 for each in settings.targets
             ],
-            "timeout_s": settings.timeout_s,
-            "max_in_flight": settings.max_in_flight,
         }
 
     def _conditions(self, model: str | None) -> dict[str, Any]:
@@ -358,22 +346,15 @@ class _Measurement:
         known: dict[str, Any] = {
             "measured": what,
             "model": model,
-            "seed": settings.seed,
             "prompts": settings.prompts.conditions(_counted(steps)),
             "arrivals": fingerprint(
                 str(offset) for step in steps for offset in step.schedule.offsets_ns
             ),
-            "cache": settings.cache.value,
-            "timeout_s": settings.timeout_s,
-            "max_in_flight": settings.max_in_flight,
+            **settings.load.conditions(of_api=settings.endpoint is not None),
         }
         if settings.endpoint is not None:
-            known["connections"] = "reused" if settings.reuse_connections else "new"
-            parameters = {"max_tokens": settings.max_tokens, **settings.parameters}
             known["parameters"] = {
-                name: _without_content(name, value)
-                for name, value in parameters.items()
-                if value is not None
+                name: _without_content(name, value) for name, value in settings.parameters.items()
             }
         return {name: value for name, value in known.items() if value is not None}
 

@@ -31,7 +31,9 @@ from latspan._live.otel.spans import AttributeValue
 from latspan._load._generator_load import GeneratorLoad
 from latspan._load._plan import Phase, Step
 from latspan._load._progress import Answer, Progress
+from latspan._model.goals import LoadSettings
 
+_DEFAULT_LOAD: Final = LoadSettings()
 _PERCENTILES: Final = (50, 99)
 
 _SATURATED: Final = 0.9
@@ -78,7 +80,7 @@ class StepRunner:
         progress: Receives what happens, for a display.
         number: Number of the step in a ladder; ``None`` if there is only one.
         first_index: Index of the first request, unique in the measurement.
-        max_in_flight: Maximum number of requests in flight in an open loop; ``None``: no limit.
+        load: Settings of every request.
         ramp_ns: Time over which the users of a closed loop begin.
     """
 
@@ -91,7 +93,7 @@ class StepRunner:
         progress: Progress,
         number: int | None = None,
         first_index: int = 0,
-        max_in_flight: int | None = None,
+        load: LoadSettings = _DEFAULT_LOAD,
         ramp_ns: int = 0,
     ) -> None:
         self._step = step
@@ -100,7 +102,8 @@ class StepRunner:
         self._progress = progress
         self._number = number
         self._first_index = first_index
-        self._places = None if max_in_flight is None else asyncio.Semaphore(max_in_flight)
+        maximum = load.max_in_flight
+        self._places = None if maximum is None else asyncio.Semaphore(maximum)
         self._ramp_ns = ramp_ns
         self._load = GeneratorLoad(now)
         self._over = asyncio.Event()

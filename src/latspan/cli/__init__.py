@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from latspan._base.shown import location, printable
 from latspan._base.spelling import nearest
@@ -177,7 +177,19 @@ def _is_missing(error: LatspanError) -> bool:
 class _Parser(argparse.ArgumentParser):
     """
     Parser that removes control characters from the command line that its error messages quote.
+
+    The options of a command are added when the command is chosen, because some need slow imports.
     """
+
+    command: Command | None = None
+
+    def parse_known_args(self, *args: Any, **keywords: Any) -> tuple[Any, list[str]]:
+        """Add the options of the command, and parse."""
+        if self.command is not None:
+            self.command.add_arguments(self)
+            self.set_defaults(command=self.command, subparser=self)
+            self.command = None
+        return super().parse_known_args(*args, **keywords)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
@@ -213,8 +225,7 @@ def _parser() -> argparse.ArgumentParser:
             # The values to hide in a command line that is kept are found by the whole option.
             allow_abbrev=False,
         )
-        command.add_arguments(subparser)
-        subparser.set_defaults(command=command, subparser=subparser)
+        subparser.command = command
     return parser
 
 

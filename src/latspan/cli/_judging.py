@@ -22,7 +22,7 @@ FIRST_TARGET: Final = "the first target of the load test, or p95 duration"
 """Default goal, for help texts."""
 
 
-class _Arguments(Protocol):
+class Arguments(Protocol):
     """Parser or group of options, as this module uses it."""
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
@@ -44,7 +44,7 @@ def require_study() -> None:
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
 
-def add_goal(parser: _Arguments, default: str, *, met: str = "") -> None:
+def add_goal(parser: Arguments, default: str, *, met: str = "") -> None:
     """
     Add the options of the percentile that is judged: ``--goal`` and ``--limit-ms``.
 
@@ -67,7 +67,7 @@ def add_goal(parser: _Arguments, default: str, *, met: str = "") -> None:
     )
 
 
-def add_margin(parser: _Arguments) -> None:
+def add_margin(parser: Arguments) -> None:
     """Add the option of the largest growth that still counts as no worse: ``--margin``."""
     parser.add_argument(
         "--margin",

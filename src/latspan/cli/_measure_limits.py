@@ -16,11 +16,9 @@ _LIMITS: Final[dict[str, tuple[float, float]]] = {
     "requests": (1, _MAX_REQUESTS),
     "warmup": (0, 100_000),
     "duration": (0.001, 7 * 86_400),
-    "timeout": (0.001, 86_400),
     "burstiness": (0.01, 1_000),
     "speed": (0.001, 1_000),
     "prompt-words": (1, 10_000),
-    "max-in-flight": (1, 100_000),
 }
 """Least and largest value by option; times are seconds."""
 

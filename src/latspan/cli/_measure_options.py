@@ -50,6 +50,9 @@ _REQUESTS: Final = {True: 100, False: 300}
 _CALIBRATING: Final = 50
 """Default number of measured requests of a calibration."""
 
+_MAX_TOKENS: Final = 128
+"""Default limit on output tokens."""
+
 _MAX_STEPS: Final = 12
 """Most steps of a ladder: 2,048 times its first level."""
 
@@ -62,6 +65,8 @@ _VARIABLE: Final = re.compile("[A-Z][A-Z0-9_]*")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``latspan measure``."""
+    from latspan.cli._load_settings import add_load_settings
+
     parser.add_argument(
         "target",
         metavar="TARGET",
@@ -136,15 +141,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="requests before the measured ones (default: 10)",
     )
-    load.add_argument(
-        "--max-in-flight",
-        type=counting_number,
-        metavar="N",
-        help="maximum in flight in an open loop; a request that waits for a place is sent late",
-    )
-    load.add_argument(
-        "--seed", type=whole_number, metavar="N", help="seed of all random choices (default: 0)"
-    )
+    add_load_settings(load)
     requests = parser.add_argument_group("requests")
     requests.add_argument("--model", help="model (default: the only one of the endpoint)")
     requests.add_argument(
@@ -164,7 +161,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--max-tokens",
         type=counting_number,
         metavar="N",
-        help="limit on output tokens (default: 128)",
+        help=f"limit on output tokens (default: {_MAX_TOKENS})",
     )
     requests.add_argument(
         "--body",
@@ -172,22 +169,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default={},
         metavar="JSON",
         help="""further fields of each request, such as '{"temperature": 0}'""",
-    )
-    requests.add_argument(
-        "--cache",
-        choices=("as-is", "cold", "warm"),
-        help="prompt cache of the server: as it is (the default), cold (each prompt begins with"
-        " a unique text), or warm (a request before the load puts the common beginning of the"
-        " prompts into the cache)",
-    )
-    requests.add_argument(
-        "--timeout",
-        type=duration_s,
-        metavar="TIME",
-        help="time limit of each request (default: 60s)",
-    )
-    requests.add_argument(
-        "--new-connections", action="store_true", help="open a connection for each request"
     )
     requests.add_argument(
         "--api-key-env",
@@ -251,7 +232,7 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
         ConfigError: They contradict each other, or a file cannot be read.
     """
     from latspan._load import Endpoint, MeasureSettings
-    from latspan._model.goals import CacheState
+    from latspan.cli._load_settings import load_settings, refuse_settings_of_an_api
 
     name, path = _described(arguments.target)
     what = arguments.target if path is None else path.endpoint
@@ -269,37 +250,23 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
     if function is not None:
         _refuse_metrics_of_calls(targets)
     percentile = arguments.percentile or max((each.percentile for each in targets), default=95.0)
-    seed = arguments.seed if arguments.seed is not None else traffic.seed if traffic else 0
-    timeout_s = arguments.timeout or (traffic.timeout_s if traffic else None) or 60.0
-    check_limits(
-        timeout=timeout_s,
-        prompt_words=arguments.prompt_words,
-        max_in_flight=arguments.max_in_flight,
-    )
-    steps, stops = _steps(arguments, path, percentile=percentile, seed=seed)
-    cache = arguments.cache or (traffic.cache.value if traffic else CacheState.AS_IS.value)
-    if function is not None and (cache != CacheState.AS_IS.value or arguments.body):
-        raise ConfigError(
-            "--cache and --body change requests to an API, not the calls of a function",
-            hint="let the function do it",
-        )
+    load = load_settings(arguments, traffic)
+    if function is not None:
+        refuse_settings_of_an_api(load, ["--body"] if arguments.body else [])
+    check_limits(prompt_words=arguments.prompt_words)
+    steps, stops = _steps(arguments, path, percentile=percentile, seed=load.seed)
     return MeasureSettings(
         name=name,
         endpoint=None if function else Endpoint.from_url(what, api_key=_api_key(arguments)),
         function=function,
         model=arguments.model or (path.model if path else None) or None,
-        prompts=_prompts(arguments, path, steps, seed=seed),
+        prompts=_prompts(arguments, path, steps, seed=load.seed),
         steps=steps,
         stops_at_saturation=stops,
-        seed=seed,
+        load=load,
         targets=targets,
         percentile=percentile,
-        max_tokens=_max_tokens(arguments),
-        parameters=arguments.body,
-        cache=CacheState(cache),
-        timeout_s=timeout_s,
-        max_in_flight=arguments.max_in_flight,
-        reuse_connections=not arguments.new_connections,
+        parameters=_parameters(arguments),
         otlp_endpoint=arguments.otlp_endpoint,
     )
 
@@ -356,10 +323,13 @@ def _api_key(arguments: argparse.Namespace) -> str | None:
     return key or None
 
 
-def _max_tokens(arguments: argparse.Namespace) -> int | None:
-    if arguments.max_tokens is not None:
-        return arguments.max_tokens
-    return None if {"max_tokens", "max_completion_tokens"} & arguments.body.keys() else 128
+def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the further fields of each request: those of ``--body``, and a limit on the output."""
+    body: dict[str, Any] = arguments.body
+    limit = arguments.max_tokens
+    if limit is None and not {"max_tokens", "max_completion_tokens"} & body.keys():
+        limit = _MAX_TOKENS
+    return body if limit is None else {"max_tokens": limit, **body}
 
 
 def _steps(

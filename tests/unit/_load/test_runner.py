@@ -15,7 +15,7 @@ from latspan._load._plan import Phase, Step, cut_to, step_of
 from latspan._load._progress import Answer, Progress
 from latspan._load._runner import StepRunner
 from latspan._load._schedule import open_loop
-from latspan._model.goals import Arrivals
+from latspan._model.goals import Arrivals, LoadSettings
 from latspan._model.segments import Outcome
 from latspan.testing import ManualClock
 from support.virtual_time import run_virtually
@@ -62,7 +62,7 @@ def _run(
     step: Step,
     service: _Service,
     *,
-    max_in_flight: int | None = None,
+    load: LoadSettings | None = None,
     interrupt_at_s: float | None = None,
 ) -> tuple[_Sender, dict[str, Any], Progress]:
     clock = ManualClock()
@@ -70,7 +70,7 @@ def _run(
 
     async def run() -> dict[str, Any]:
         runner = StepRunner(
-            step, sender, now=clock.monotonic_ns, progress=progress, max_in_flight=max_in_flight
+            step, sender, now=clock.monotonic_ns, progress=progress, load=load or LoadSettings()
         )
         if interrupt_at_s is not None:
             asyncio.get_running_loop().call_later(interrupt_at_s, runner.interrupt)
@@ -122,7 +122,7 @@ def test_the_load_goes_on_until_the_last_measured_request_has_ended() -> None:
 def test_a_limit_on_the_number_in_flight_makes_requests_late() -> None:
     """The wait for a free place is dispatch lag, but not the generator's own."""
     step = _constant(10, warmup=0, requests=3)
-    sender, result, progress = _run(step, _taking(0.3), max_in_flight=1)
+    sender, result, progress = _run(step, _taking(0.3), load=LoadSettings(max_in_flight=1))
     assert sender.sent[:3] == [(0, "measured", 0), (0.3, "measured", 0.2), (0.6, "measured", 0.4)]
     assert result["generator"]["dispatch_lag"]["max"] == 0
     assert result["reached_per_s"] == pytest.approx(2 / 0.6)
@@ -194,7 +194,11 @@ def test_an_interrupt_does_not_wait_for_a_free_place() -> None:
     async def run() -> dict[str, Any]:
         step = _constant(1, warmup=0, requests=3)
         runner = StepRunner(
-            step, sender, now=clock.monotonic_ns, progress=Progress(3), max_in_flight=1
+            step,
+            sender,
+            now=clock.monotonic_ns,
+            progress=Progress(3),
+            load=LoadSettings(max_in_flight=1),
         )
         asyncio.get_running_loop().call_later(5, runner.interrupt)
         await runner.run()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._load import MeasureSettings
-from latspan._model.goals import CacheState
+from latspan._model.goals import CacheState, Connections, LoadSettings
 from latspan.cli import main
 from latspan.cli._measure_options import add_options, folder_of, settings_of
 from latspan.errors import ConfigError
@@ -40,8 +41,8 @@ def test_without_a_load_one_request_is_in_flight() -> None:
     (only,) = settings.steps
     assert only.schedule.conditions() == {"pattern": "closed", "concurrency": 1}
     assert (only.warmup, only.measured, only.duration_ns) == (10, 100, None)
-    assert (settings.timeout_s, settings.max_tokens, settings.percentile) == (60, 128, 95)
-    assert settings.cache is CacheState.AS_IS
+    assert (settings.load, settings.percentile) == (LoadSettings(timeout_s=60), 95)
+    assert settings.parameters == {"max_tokens": 128}
 
 
 def test_a_rate_is_an_open_loop() -> None:
@@ -135,7 +136,6 @@ def test_the_body_of_requests_can_have_further_fields() -> None:
     """A limit in it replaces latspan's own."""
     settings = _settings(_URL, "--body", '{"max_completion_tokens": 9, "temperature": 0}')
     assert settings.parameters == {"max_completion_tokens": 9, "temperature": 0}
-    assert settings.max_tokens is None
 
 
 def _write_chat(traffic: str) -> None:
@@ -166,19 +166,23 @@ def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.Monke
         timeout_s = 9
         cache = "cold"
         seed = 4
+        max_in_flight = 8
+        connections = "new"
         """
     )
     settings = _settings("chat")
     assert settings.name == "chat"
     assert settings.endpoint is not None
-    assert (settings.endpoint.url, settings.model, settings.seed) == (_URL, "m", 4)
-    assert (settings.timeout_s, settings.cache, settings.percentile) == (9, CacheState.COLD, 99)
+    assert (settings.endpoint.url, settings.model, settings.percentile) == (_URL, "m", 99)
+    assert settings.load == LoadSettings(
+        timeout_s=9, cache=CacheState.COLD, seed=4, max_in_flight=8, connections=Connections.NEW
+    )
     assert settings.steps[0].schedule.conditions() == {
         "pattern": "gamma", "rate_per_s": 7, "burstiness": 0.3,
     }  # fmt: skip
     changed = _settings("chat", "--concurrency", "2", "--seed", "0", "--cache", "as-is")
     assert changed.steps[0].schedule.concurrency == 2
-    assert (changed.seed, changed.cache) == (0, CacheState.AS_IS)
+    assert changed.load == replace(settings.load, cache=CacheState.AS_IS, seed=0)
     assert len(changed.targets) == 1
 
 
@@ -222,7 +226,9 @@ def test_prompts_imitate_the_lengths_of_a_recording(tmp_path: Path) -> None:
         ([_URL, "--replay", "none"], "none is not a recording", "latspan"),
         (["localhost:8000"], "'localhost:8000' is not a URL", "http://localhost:8000/v1"),
         (["a b:c"], "neither a name, nor a URL, nor module:function", "app:answer"),
-        (["app:answer", "--cache", "cold"], "--cache and --body change requests", "function"),
+        (["app:answer", "--cache", "cold"], "--cache changes requests to an API", "function"),
+        (["app:answer", "--new-connections"], "--new-connections changes requests", "function"),
+        (["app:answer", "--body", '{"n": 1}'], "--body changes requests to an API", "function"),
         (["unknown"], "no file unknown.toml", "latspan init unknown"),
         ([_URL, "--calibrate", "--rate", "2"], "--rate and --calibrate exclude each other", "use"),
         ([_URL, "--calibrate", "--ladder"], "has one request in flight", "omit --ladder"),
@@ -322,8 +328,8 @@ def test_the_name_of_a_url_is_shown_without_its_key() -> None:
         (("--concurrency", "1000000000"), "--concurrency is 1e+09"),
         (("--rate", "5", "--burstiness", "1e-320"), "--burstiness"),
         (("--prompt-words", "1000000000"), "--prompt-words"),
-        (("--timeout", "9" * 400), "--timeout is inf"),
-        (("--max-in-flight", "1000000000"), "--max-in-flight"),
+        (("--timeout", "9" * 400), "--timeout must be from 0.001 to 86400 (got inf)"),
+        (("--max-in-flight", "1000000000"), "--max-in-flight must be from 1 to 100000 (got 1e+09)"),
     ],
 )
 def test_a_load_that_no_machine_can_send_is_refused(line: tuple[str, ...], message: str) -> None:
@@ -351,7 +357,8 @@ def test_an_option_that_cannot_be_used_is_refused(line: tuple[str, str]) -> None
 @pytest.mark.parametrize(
     "traffic",
     ['arrivals = "poisson"\nrate_per_s = 1e-300', 'arrivals = "closed"\nconcurrency = 10000000000',
-     "rate_per_s = 1\nduration_s = 1e300", "rate_per_s = 1\nrequests = 1000000000000"],
+     "rate_per_s = 1\nduration_s = 1e300", "rate_per_s = 1\nrequests = 1000000000000",
+     "rate_per_s = 1\ntimeout_s = 1e300", "rate_per_s = 1\nmax_in_flight = 0"],
 )  # fmt: skip
 def test_a_file_has_the_same_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traffic: str

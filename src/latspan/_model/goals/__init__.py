@@ -7,6 +7,8 @@ a target is met.
 
 from __future__ import annotations
 
+from latspan._model.goals._field_error import FieldError
+from latspan._model.goals._form import Form
 from latspan._model.goals._goal import (
     MAX_LIMIT_NS,
     TARGET_METRICS,
@@ -14,9 +16,16 @@ from latspan._model.goals._goal import (
     parse_percentile_goal,
     requested_goal,
 )
+from latspan._model.goals._load_settings import (
+    LOAD_CONDITIONS,
+    SETTINGS,
+    CacheState,
+    Connections,
+    LoadSettings,
+    Setting,
+)
 from latspan._model.goals._path import (
     Arrivals,
-    CacheState,
     Change,
     InferencePath,
     PromptTemplate,
@@ -37,7 +46,9 @@ from latspan._model.goals._writer import toml_of
 
 __all__ = [
     "BUDGET_COMPONENTS",
+    "LOAD_CONDITIONS",
     "MAX_LIMIT_NS",
+    "SETTINGS",
     "SUFFIX",
     "TARGET_METRICS",
     "Arrivals",
@@ -45,12 +56,17 @@ __all__ = [
     "CacheState",
     "Change",
     "Component",
+    "Connections",
+    "FieldError",
+    "Form",
     "InferencePath",
+    "LoadSettings",
     "PercentileGoal",
     "Preset",
     "PromptTemplate",
     "QualityCheck",
     "Risk",
+    "Setting",
     "Target",
     "TrafficProfile",
     "file_of",

@@ -8,12 +8,12 @@ unit, the field may have another one: ``limit_ms`` in a file is ``limit_ns`` in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
+from latspan._model.goals._form import Form
+from latspan._model.goals._load_settings import SETTINGS
 from latspan._model.goals._path import (
     Arrivals,
-    CacheState,
     Change,
     InferencePath,
     PromptTemplate,
@@ -22,21 +22,6 @@ from latspan._model.goals._path import (
     TrafficProfile,
 )
 from latspan._model.goals._target import BUDGET_COMPONENTS, Budget, Target
-
-
-class Form(Enum):
-    """Form of a value in a file."""
-
-    TEXT = auto()
-    TEXTS = auto()
-    NUMBER = auto()
-    COUNT = auto()
-    MILLISECONDS = auto()
-    DATE = auto()
-    CHOICE = auto()
-    TABLE = auto()
-    TABLES = auto()
-    GOAL = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +192,10 @@ _TRAFFIC: Final = (
         example="400",
     ),
     Key("duration_s", Form.NUMBER, "maximum length of the measurement, in seconds", example="300"),
-    Key("timeout_s", Form.NUMBER, "time limit of each request, in seconds", example="30"),
-    Key(
-        "cache",
-        Form.CHOICE,
-        "the server's prompt cache: as-is, cold or warm",
-        of=CacheState,
+    *(
+        Key(setting.name, setting.form, setting.comment, of=setting.of, example=setting.example)
+        for setting in SETTINGS
     ),
-    Key("seed", Form.COUNT, "same seed: same arrivals, same order of prompts"),
 )
 
 _PROMPT: Final = (

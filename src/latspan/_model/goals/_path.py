@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final, cast
 
 from latspan._model.goals._field_error import FieldError
+from latspan._model.goals._load_settings import LoadSettings
 from latspan._model.goals._target import Target
 
 _MAY_BE_EMPTY: Final = frozenset({"risks"})
@@ -34,17 +35,6 @@ class Arrivals(StrEnum):
     """Bursts: more uneven than Poisson if ``burstiness`` is below 1, more even if it is above."""
     CLOSED = "closed"
     """A fixed number of users, each of which waits for the response before the next request."""
-
-
-class CacheState(StrEnum):
-    """State of the server's prompt cache in a load test."""
-
-    AS_IS = "as-is"
-    """Neither cleared nor filled before the test."""
-    COLD = "cold"
-    """Each prompt begins with a random text, so that no prefix is cached."""
-    WARM = "warm"
-    """The common prefix is sent before the test, so that it is cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +58,9 @@ class PromptTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficProfile:
+class TrafficProfile(LoadSettings):
     """
-    Load of a measurement.
+    Load of a measurement: its arrivals, and the settings of every request.
 
     Args:
         arrivals: Pattern of the arrivals.
@@ -80,9 +70,6 @@ class TrafficProfile:
         burstiness: Shape of the gamma distribution, more than 0; 1 is Poisson.
         requests: Number of measured requests, at least 1; ``None`` for as many as the targets need.
         duration_s: Length of the measurement in seconds, more than 0; ``None`` for no limit.
-        timeout_s: Time limit of each request in seconds, more than 0.
-        cache: State of the prompt cache.
-        seed: Seed of the arrivals and of the order of the prompts, at least 0.
 
     Raises:
         ConfigError: A value is outside its range, or the pattern needs a value that is not given.
@@ -94,18 +81,16 @@ class TrafficProfile:
     burstiness: float | None = None
     requests: int | None = None
     duration_s: float | None = None
-    timeout_s: float | None = None
-    cache: CacheState = CacheState.AS_IS
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("rate_per_s", "burstiness", "duration_s", "timeout_s"):
+        LoadSettings.__post_init__(self)
+        for name in ("rate_per_s", "burstiness", "duration_s"):
             value: float | None = getattr(self, name)
             if value is not None:
                 if not (math.isfinite(value) and value > 0):
                     raise FieldError(name, "{key} must be more than 0", hint="use a number above 0")
                 object.__setattr__(self, name, float(value))
-        for name, least in (("concurrency", 1), ("requests", 1), ("seed", 0)):
+        for name, least in (("concurrency", 1), ("requests", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise FieldError(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.goals import LOAD_CONDITIONS
 from latspan._model.recording.folder import Recording, refuse_copies
 from latspan._model.segments import Kind
 from latspan._model.text import count, listed
@@ -48,10 +49,7 @@ _SAME: Final = (
     "measured",
     "model",
     "parameters",
-    "cache",
-    "connections",
-    "max_in_flight",
-    "timeout_s",
+    *LOAD_CONDITIONS,
     "processors",
     "platform",
 )

@@ -21,6 +21,7 @@ from statistics import stdev
 from typing import Any, Final, cast
 
 from latspan._base.text import text_of
+from latspan._model.goals import LOAD_CONDITIONS
 from latspan._study.compare._run import Profile, Run
 
 MAX_LENGTH_CHANGE: Final = 0.10
@@ -118,10 +119,7 @@ _CONDITIONS: Final[dict[str, tuple[str, Weight]]] = {
     "prompts.order": ("order", Weight.NOTE),
     "arrivals": ("arrivals", Weight.NOTE),
     "seed": ("seed", Weight.NOTE),
-    "cache": ("cache", Weight.EXPLAINS),
-    "connections": ("connections", Weight.EXPLAINS),
-    "max_in_flight": ("max_in_flight", Weight.EXPLAINS),
-    "timeout_s": ("timeout_s", Weight.EXPLAINS),
+    **{name: (name, Weight.EXPLAINS) for name in LOAD_CONDITIONS},
     "processors": ("machine", Weight.EXPLAINS),
     "platform": ("machine", Weight.EXPLAINS),
     "host": ("host", Weight.NOTE),

@@ -183,7 +183,7 @@ def summarize(recording: Recording, table: Table | None = None) -> Measurement:
         kind=kind,
         steps=tuple(
             _step(
-                {**account, "max_in_flight": about.get("max_in_flight")},
+                {**account, "max_in_flight": recording.conditions.get("max_in_flight")},
                 StepRequests.of(table, number),
                 kind,
                 targets,

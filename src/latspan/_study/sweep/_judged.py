@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from latspan._model.goals import Target
+from latspan._model.goals import LOAD_CONDITIONS, Target
 from latspan._model.recording.folder import open_recording
 from latspan._study.answer import Answer, ExitCode
 from latspan._study.compare import (
@@ -39,9 +39,7 @@ from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan.errors import LatspanError
 from latspan.histogram import values_needed
 
-_OF_THE_TEST: Final = frozenset(
-    {"kind", "load", "machine", "cache", "connections", "max_in_flight", "timeout_s"}
-)
+_OF_THE_TEST: Final = frozenset({"kind", "load", "machine", *LOAD_CONDITIONS})
 """Conditions that are not inputs: two sides that differ in one were measured in different ways."""
 
 _TEMPLATE: Final = "template"

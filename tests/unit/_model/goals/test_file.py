@@ -16,6 +16,7 @@ from latspan._model.goals import (
     Arrivals,
     Budget,
     CacheState,
+    Connections,
     InferencePath,
     Preset,
     PromptTemplate,
@@ -74,7 +75,9 @@ PATHS = st.builds(
         burstiness=NUMBERS,
         requests=some(st.integers(1, 10**9)),
         duration_s=some(NUMBERS),
-        timeout_s=some(NUMBERS),
+        timeout_s=st.floats(0.001, 86_400),
+        max_in_flight=some(st.integers(1, 100_000)),
+        connections=st.sampled_from(Connections),
         cache=st.sampled_from(CacheState),
         seed=st.integers(0, 2**63 - 1),
     ),
@@ -239,7 +242,7 @@ def test_an_error_in_a_goal_names_its_line(goal: str, message: str) -> None:
             "line 12: [traffic]: unknown key 'xyzzy'",
             (
                 "one of arrivals, rate_per_s, concurrency, burstiness, requests, duration_s,"
-                " timeout_s, cache, seed"
+                " timeout_s, max_in_flight, connections, cache, seed"
             ),
         ),
         (

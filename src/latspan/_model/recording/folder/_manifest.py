@@ -267,7 +267,6 @@ def _check_types(manifest: Mapping[str, Any]) -> None:
         Kind(measurement.get("kind", Kind.CALL))
         _field(measurement, "name", str)
         _check_number(measurement.get("percentile"))
-        _check_number(measurement.get("max_in_flight"))
     for step in _field(measurement, "steps", list):
         _check_step(step)
     for target in _field(measurement, "targets", list):
