@@ -82,3 +82,20 @@ def from_unit(value: float, unit: TimeUnit) -> int:
         UnknownNameError: ``unit`` is not one of ``ns``, ``us``, ``ms``, ``s``.
     """
     return round(value * _ns_per(unit))
+
+
+def milliseconds(value_ns: float) -> str:
+    """Return a time in milliseconds with one decimal, for a column; ``<0.1 ms`` below 0.05 ms."""
+    value_ms = value_ns / NS_PER_MS
+    return "<0.1 ms" if value_ms < 0.05 else f"{value_ms:,.1f} ms"
+
+
+def rounded_ms(value_ns: float) -> str:
+    """Return a time in milliseconds for a sentence: whole from 100 ms on, else one decimal."""
+    value_ms = value_ns / NS_PER_MS
+    return f"{value_ms:,.0f} ms" if abs(value_ms) >= 100 else f"{value_ms:,.1f} ms"
+
+
+def exact_ms(value_ns: int) -> str:
+    """Return a limit in milliseconds, with the decimals that it was given with."""
+    return f"{value_ns / NS_PER_MS:,.6f}".rstrip("0").rstrip(".") + " ms"

@@ -8,7 +8,8 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from latspan._model.text import count, milliseconds
+from latspan._model.text import count
+from latspan._model.units import milliseconds
 from latspan._study.render.measurement import load_in_words
 from latspan.cli._console import print_message
 

@@ -15,7 +15,7 @@ from latspan._live.instrument._warmer import UnderlyingClient, Warmer, WarmsTran
 from latspan._live.otel.context_keys import suppress_instrumentation
 from latspan._live.process.runtime import current_runtime
 from latspan._model.timeline import Attempt
-from latspan._model.units import in_unit
+from latspan._model.units import milliseconds
 from latspan.errors import ConfigError, InstrumentationError
 
 
@@ -54,7 +54,7 @@ class WarmupResult:
         to = f" to {self.server}" if self.server else ""
         text = f"{self.connections} {some}{to} open"
         parts = ", ".join(
-            f"{name} {_milliseconds(time_ns)}"
+            f"{name} {milliseconds(time_ns)}"
             for name, time_ns in (
                 ("set-up", self.setup_ns),
                 ("connect", self.connect_ns if self.connections else None),
@@ -63,14 +63,10 @@ class WarmupResult:
             if time_ns is not None
         )
         if parts:
-            text += f"; the next call saves {_milliseconds(self.saved_ns)} ({parts})"
+            text += f"; the next call saves {milliseconds(self.saved_ns)} ({parts})"
         if self.error is not None:
             text += f"; {type(self.error).__name__}: {self.error}"
         return text
-
-
-def _milliseconds(time_ns: int) -> str:
-    return f"{in_unit(time_ns, 'ms'):,.1f} ms"
 
 
 @overload

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from latspan._base.nanoseconds import NS_PER_MS
 from latspan._model.goals._field_error import FieldError
 from latspan._model.goals._goal import PercentileGoal
 from latspan._model.segments import SegmentName, Stage
+from latspan._model.units import exact_ms
 
 
 class Component(NamedTuple):
@@ -159,17 +159,12 @@ class Target(PercentileGoal):
         if excess_ns > 0:
             raise FieldError(
                 "budget",
-                f"the limits of the budget sum to {_ms(self.budget.sum_ns)},"
-                f" more than the target's limit of {_ms(self.limit_ns)}",
-                hint=f"lower them by {_ms(excess_ns)} in all, or raise the target's limit",
+                f"the limits of the budget sum to {exact_ms(self.budget.sum_ns)},"
+                f" more than the target's limit of {exact_ms(self.limit_ns)}",
+                hint=f"lower them by {exact_ms(excess_ns)} in all, or raise the target's limit",
             )
 
     @property
     def label(self) -> str:
         """The target in words, for example ``p95 of time_to_first_token at most 500 ms``."""
-        return f"p{self.percentile:g} of {self.metric} at most {_ms(self.limit_ns)}"
-
-
-def _ms(value_ns: int) -> str:
-    """Return a limit without the decimals that a measured time has."""
-    return f"{value_ns / NS_PER_MS:,.6f}".rstrip("0").rstrip(".") + " ms"
+        return f"p{self.percentile:g} of {self.metric} at most {exact_ms(self.limit_ns)}"

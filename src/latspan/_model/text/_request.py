@@ -20,7 +20,8 @@ from latspan._model.censoring import State
 from latspan._model.metrics import FIRST_TOKENS, METRICS
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Segment, SegmentName, Source
-from latspan._model.text._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
+from latspan._model.text._words import SOURCE_LETTERS, SOURCE_WORDS, percent
+from latspan._model.units import milliseconds
 
 _KIND_WIDTH: Final = 7
 

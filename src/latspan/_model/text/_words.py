@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.segments import SegmentName, Source
 from latspan._model.tokens import TokenSource
-from latspan._model.units import MetricUnit, TimeUnit, in_metric_unit, in_unit
+from latspan._model.units import (
+    MetricUnit,
+    TimeUnit,
+    in_metric_unit,
+    in_unit,
+    milliseconds,
+    rounded_ms,
+)
 
 GLOSSARY: Final[dict[str, str]] = {
     SegmentName.DISPATCH_LAG: "sent later than scheduled",
@@ -58,16 +65,9 @@ def letters(sources: Mapping[Source | TokenSource, int]) -> str:
     return "+".join(SOURCE_LETTERS[source] for source in Source if sources.get(source)) or "—"
 
 
-def milliseconds(value_ns: float) -> str:
-    """Return nanoseconds as milliseconds with one decimal; ``<0.1 ms`` below 0.05 ms."""
-    value_ms = value_ns / NS_PER_MS
-    return "<0.1 ms" if value_ms < 0.05 else f"{value_ms:,.1f} ms"
-
-
 def difference(value_ns: float) -> str:
     """Return a difference in nanoseconds as milliseconds with its sign; whole from 100 ms on."""
-    value_ms = value_ns / NS_PER_MS
-    return f"{value_ms:+,.0f} ms" if abs(value_ms) >= 100 else f"{value_ms:+,.1f} ms"
+    return f"{'-' if value_ns < 0 else '+'}{rounded_ms(abs(value_ns))}"
 
 
 def percent(share: float) -> str:

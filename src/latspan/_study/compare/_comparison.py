@@ -14,6 +14,7 @@ from latspan._base.shown import printable
 from latspan._model.recording.folder import refuse_copies
 from latspan._model.segments import Kind
 from latspan._model.text import count
+from latspan._model.units import rounded_ms
 from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
 from latspan._study.compare._mix import MAX_SHOWN, MIX, Mix, mix_of
@@ -23,7 +24,6 @@ from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row, judged_rows, mean_of
 from latspan._study.compare._run import STRATA, Run, part_of
 from latspan._study.compare._sentence import conclusion, notes
-from latspan._study.diagnose import milliseconds
 from latspan._study.stats import (
     Sample,
     TargetVerdict,
@@ -380,7 +380,7 @@ def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Ite
         yield (
             f"The mix of requests changed: {one} before, {two} after. The requests after are"
             " weighted so that they have the mix before; without weights,"
-            f" {asked} is {milliseconds(raw)} after."
+            f" {asked} is {rounded_ms(raw)} after."
         )
     if order.reason:
         yield f"{order.reason[0].upper()}{order.reason[1:]}. {order.advice}"

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from latspan._model.segments import KIND_NOUNS
-from latspan._model.text import difference, listed, milliseconds
+from latspan._model.text import difference, listed
+from latspan._model.units import milliseconds
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import Change, Row

@@ -12,7 +12,7 @@ from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, diagnose_table
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate
-from latspan._study.diagnose._finding import Finding, milliseconds
+from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
 from latspan._study.diagnose._recordings import diagnose_recording, lacks_calibration
 from latspan._study.diagnose._sources import diagnose_source
@@ -40,7 +40,6 @@ __all__ = [
     "diagnose_table",
     "goal_of",
     "lacks_calibration",
-    "milliseconds",
     "parse_goal",
     "table_of",
     "units_of",

@@ -9,9 +9,10 @@ import numpy as np
 
 from latspan._model.segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
 from latspan._model.text import percent
+from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import CLUMPED, Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.diagnose._finding import Finding, times
 from latspan._study.diagnose._line import beyond
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def generator(facts: Facts) -> Finding | None:
         Cause.LOAD_GENERATOR,
         "the load generator sends requests later than scheduled",
         "give the generator more CPU, or use more processes",
-        (f"dispatch lag takes {milliseconds(facts.leader.mean_ns)} per slow request",),
+        (f"dispatch lag takes {rounded_ms(facts.leader.mean_ns)} per slow request",),
         "a generator on a machine of its own shows the same latency",
         (SegmentName.DISPATCH_LAG,),
     )
@@ -64,8 +65,8 @@ def blocked_event_loop(facts: Facts) -> Finding | None:
         "move CPU-bound work off the event loop, pure Python code to another process",
         (
             (
-                f"the loop did not run for {milliseconds(facts.leader.mean_ns)} per slow request,"
-                f" {milliseconds(facts.leader.typical_ns)} per typical one"
+                f"the loop did not run for {rounded_ms(facts.leader.mean_ns)} per slow request,"
+                f" {rounded_ms(facts.leader.typical_ns)} per typical one"
             ),
         ),
         "latspan.host.event_loop.lag is low while requests are slow",
@@ -82,7 +83,7 @@ def client_pool(facts: Facts) -> Finding | None:
         "raise the connection limit of the client, and share one client",
         (
             (
-                f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection"
+                f"slow requests wait {rounded_ms(facts.leader.mean_ns)} for a connection"
                 f" while {busy:.0f} others are in flight"
             ),
         ),
@@ -97,7 +98,7 @@ def connections(facts: Facts) -> Finding | None:
     known = reused[~(reused != reused)]
     share = float(known.mean()) if len(known) else float("nan")
     evidence = [
-        f"opening connections takes {milliseconds(facts.leader.mean_ns)} per slow request",
+        f"opening connections takes {rounded_ms(facts.leader.mean_ns)} per slow request",
     ]
     if not isnan(share):
         evidence.append(f"{percent(share)} of the slow requests reuse a connection")
@@ -118,8 +119,8 @@ def network(facts: Facts) -> Finding | None:
     leader = facts.leader
     evidence = (
         (
-            f"slow requests spend {milliseconds(leader.mean_ns)} in transit, typical ones"
-            f" {milliseconds(leader.typical_ns)}"
+            f"slow requests spend {rounded_ms(leader.mean_ns)} in transit, typical ones"
+            f" {rounded_ms(leader.typical_ns)}"
         ),
     )
     if leader.name in (SegmentName.NETWORK, SegmentName.SERVER_WAIT):
@@ -134,8 +135,8 @@ def network(facts: Facts) -> Finding | None:
                 (
                     *evidence,
                     (
-                        f"the end of a response takes {milliseconds(after.mean_ns)} after its last"
-                        f" token in slow requests, {milliseconds(after.typical_ns)} in typical ones"
+                        f"the end of a response takes {rounded_ms(after.mean_ns)} after its last"
+                        f" token in slow requests, {rounded_ms(after.typical_ns)} in typical ones"
                     ),
                 ),
             )
@@ -217,7 +218,7 @@ def gateway(facts: Facts) -> Finding | None:
         Cause.GATEWAY_QUEUE,
         "a gateway in front of the model holds requests",
         "scale the gateway, or raise its limit of requests per server",
-        (f"the gateway reports {milliseconds(facts.leader.mean_ns)} per slow request",),
+        (f"the gateway reports {rounded_ms(facts.leader.mean_ns)} per slow request",),
         "the gateway's own queue metrics are at zero",
         (SegmentName.GATEWAY,),
     )
@@ -237,7 +238,7 @@ def retries(facts: Facts) -> Finding | None:
         "find out why attempts fail: shape arrivals, raise the quota, respect Retry-After",
         (
             *counted,
-            f"retries take {milliseconds(facts.leader.mean_ns)} per slow request",
+            f"retries take {rounded_ms(facts.leader.mean_ns)} per slow request",
         ),
         "slow requests have one attempt",
         (SegmentName.RETRY,),
@@ -254,7 +255,7 @@ def call_chain(facts: Facts) -> Finding | None:
     if longest is not None:
         evidence.append(
             f"of those before the last one, '{longest}' takes the longest:"
-            f" {milliseconds(earlier[longest])}"
+            f" {rounded_ms(earlier[longest])}"
         )
     return Finding(
         Cause.CALL_CHAIN,
@@ -275,8 +276,8 @@ def own_code(facts: Facts) -> Finding | None:
     cause, lever = Cause.OWN_STAGE, f"shorten the stage '{leader.name}', or run it in parallel"
     if kind in STAGE_KINDS:
         cause, lever = _STAGE_CAUSES.get(Stage(kind), (cause, lever))
-    where = f"slow requests spend {milliseconds(leader.mean_ns)} in {leader.name}"
-    typical = f"typical ones {milliseconds(leader.typical_ns)}"
+    where = f"slow requests spend {rounded_ms(leader.mean_ns)} in {leader.name}"
+    typical = f"typical ones {rounded_ms(leader.typical_ns)}"
     if leader.name == SegmentName.PREPARE:
         return Finding(
             Cause.CLIENT_PREPARATION,
@@ -300,12 +301,12 @@ def dependency(facts: Facts) -> Finding | None:
     """Return the finding on HTTP exchanges with one host, outside any call."""
     leader = facts.leader
     host = host_of_exchange(leader.name)
-    typical = f"typical ones {milliseconds(leader.typical_ns)}"
+    typical = f"typical ones {rounded_ms(leader.typical_ns)}"
     return Finding(
         Cause.SLOW_DEPENDENCY,
         f"HTTP requests of the application to {host}",
         f"cache the responses of {host}, request them in parallel, or speed up that service",
-        (f"slow requests spend {milliseconds(leader.mean_ns)} there, {typical}",),
+        (f"slow requests spend {rounded_ms(leader.mean_ns)} there, {typical}",),
         f"the responses of {host} are replaced by constants and requests are as slow",
         (leader.name,),
     )
@@ -317,7 +318,7 @@ def postprocessing(facts: Facts) -> Finding | None:
         Cause.POST_PROCESSING,
         "work after the last token",
         "process the output in parts while it streams",
-        (f"slow requests spend {milliseconds(facts.leader.mean_ns)} after the last token",),
+        (f"slow requests spend {rounded_ms(facts.leader.mean_ns)} after the last token",),
         "the work has to wait for the whole output",
         (SegmentName.POSTPROCESS, SegmentName.STREAM_CLOSE),
     )
@@ -326,7 +327,7 @@ def postprocessing(facts: Facts) -> Finding | None:
 def slow_consumer(facts: Facts) -> Finding | None:
     """Return the finding that the application reads its stream late."""
     ratio = facts.leader.mean_ns / max(facts.leader.typical_ns, 1.0)
-    evidence = f"the application holds the stream for {milliseconds(facts.leader.mean_ns)}"
+    evidence = f"the application holds the stream for {rounded_ms(facts.leader.mean_ns)}"
     if ratio >= 1.5 and facts.leader.typical_ns > 0:
         evidence += f", {times(ratio)} as long as in typical requests"
     return Finding(

@@ -16,9 +16,10 @@ import numpy as np
 
 from latspan._model.metrics import FIRST_TOKENS, OF_PACE
 from latspan._model.segments import SegmentName
+from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import CLUMPED, VARIED, Facts, varies
-from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times
+from latspan._study.diagnose._finding import Finding, kv_pressure, times
 from latspan._study.diagnose._group_rules import slower_group
 from latspan._study.diagnose._line import CORRELATED, beyond, explained_parts, linear
 
@@ -123,7 +124,7 @@ def buffered(facts: Facts) -> Finding:
         "switch the proxy's response buffering off, and flush each event",
         (
             (
-                f"slow requests spend {milliseconds(facts.leader.mean_ns)} in {facts.leader.name}"
+                f"slow requests spend {rounded_ms(facts.leader.mean_ns)} in {facts.leader.name}"
                 " before their first token"
             ),
             "their streams arrive in one burst, although a server generates tokens one by one"
@@ -144,7 +145,7 @@ def decode(facts: Facts) -> Finding | None:
         return buffered(facts)
     parts = _parts(facts)
     evidence = [
-        f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request",
+        f"decode takes {rounded_ms(facts.leader.mean_ns)} per slow request",
         *_lengths(facts),
     ]
     if parts is None:
@@ -176,7 +177,7 @@ def _lengths(facts: Facts) -> list[str]:
         )
     if not isnan(per_slow + per_typical):
         evidence.append(
-            f"one takes {milliseconds(per_slow)} in slow requests, {milliseconds(per_typical)} in"
+            f"one takes {rounded_ms(per_slow)} in slow requests, {rounded_ms(per_typical)} in"
             " typical ones"
         )
     return evidence
@@ -493,14 +494,14 @@ def _stalls(facts: Facts) -> Finding | None:
         return None
     evidence: tuple[str, ...] = (
         (
-            f"stalls take {milliseconds(float(stalled[tail].mean()))} of slow requests,"
-            f" {milliseconds(float(stalled[typical].mean()))} of typical ones"
+            f"stalls take {rounded_ms(float(stalled[tail].mean()))} of slow requests,"
+            f" {rounded_ms(float(stalled[typical].mean()))} of typical ones"
         ),
-        f"a usual gap takes {milliseconds(facts.tail(usual))}",
+        f"a usual gap takes {rounded_ms(facts.tail(usual))}",
     )
     if not isnan(facts.tail(longest)):
         evidence += (
-            f"half of the slow requests have a gap of {milliseconds(facts.tail(longest))} or more",
+            f"half of the slow requests have a gap of {rounded_ms(facts.tail(longest))} or more",
         )
     if _meets_prefills(facts, np.nan_to_num(table.number("stalled"))):
         return _interfering(
@@ -552,8 +553,8 @@ def pausing(facts: Facts) -> Finding | None:
     if found is None or found.cause != Cause.RANDOM_STALLS:
         return None
     waits = (
-        f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server, typical ones"
-        f" {milliseconds(facts.leader.typical_ns)}"
+        f"slow requests wait {rounded_ms(facts.leader.mean_ns)} for the server, typical ones"
+        f" {rounded_ms(facts.leader.typical_ns)}"
     )
     return replace(
         found,

@@ -15,13 +15,14 @@ from latspan._model.goals import Budget
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import KIND_NOUNS, Kind, SegmentName
 from latspan._model.text import count, percent
+from latspan._model.units import rounded_ms
 from latspan._study.answer import Answer, ExitCode
 from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._bands import MIN_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
-from latspan._study.diagnose._finding import Finding, milliseconds
+from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._leading import leading
 from latspan._study.diagnose._rulebook import explain, unreliable
@@ -279,11 +280,11 @@ def diagnose_table(
     if facts is None:
         return result(Conclusion.TOO_FEW, _too_few(table, noun))
     if target is not None and target.verdict is Verdict.MET:
-        limit = milliseconds(goal.limit_ns or 0)
+        limit = rounded_ms(goal.limit_ns or 0)
         sentence = f"Nothing to fix: {goal} is within {limit}, with 95 % confidence."
         return result(Conclusion.NOTHING_TO_FIX, sentence)
     if target is not None and target.undecided and _is_met_by_the_others(table):
-        limit = milliseconds(goal.limit_ns or 0)
+        limit = rounded_ms(goal.limit_ns or 0)
         return result(
             Conclusion.UNDECIDED,
             f"Whether {goal} is within {limit} is not known: {target.undecided:,} of"
@@ -313,8 +314,8 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     units = f"slow {noun}"
     if attribution.is_extended:
         units = f"the slowest {len(attribution.tail)} {noun}"
-    compared = f"{units} take {milliseconds(attribution.tail_ns)}"
-    compared += f" and typical ones {milliseconds(attribution.typical_ns)}"
+    compared = f"{units} take {rounded_ms(attribution.tail_ns)}"
+    compared += f" and typical ones {rounded_ms(attribution.typical_ns)}"
     if finding is not None and finding.cause in _WHATEVER_LEADS:
         return result(Conclusion.FIX, f"At {goal}, {finding.summary}.", finding)
     if attribution.weight(leader) < _LARGE:

@@ -53,12 +53,6 @@ class Finding:
     segments: tuple[str, ...]
 
 
-def milliseconds(value_ns: float) -> str:
-    """Return a time for a sentence."""
-    value = value_ns / 1e6
-    return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"
-
-
 def times(ratio: float) -> str:
     """Return a ratio for a sentence."""
     return f"{ratio:.1f} times"

@@ -17,9 +17,10 @@ import numpy as np
 from latspan._model.metrics import OF_PACE
 from latspan._model.segments import SegmentName
 from latspan._model.text import percent
+from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import SIMILAR, Facts
-from latspan._study.diagnose._finding import Finding, milliseconds, times
+from latspan._study.diagnose._finding import Finding, times
 from latspan._study.stats import hypergeometric_tail
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def slow_group(facts: Facts) -> Finding | None:
     return Finding(
         Cause.SLOW_GROUP,
         f"requests of one {group.attribute} are slow: '{group.value}', because of {segment}"
-        f" ({milliseconds(own)} on average, others {milliseconds(others)})",
+        f" ({rounded_ms(own)} on average, others {rounded_ms(others)})",
         _lever(group, segment),
         (
             (
@@ -152,7 +153,7 @@ def slow_group(facts: Facts) -> Finding | None:
                 f" {percent(float(inside[facts.attribution.tail].mean()))} of the slow ones"
             ),
             (
-                f"its median is {milliseconds(own_ns)}, {times(own_ns / max(others_ns, 1.0))} that"
+                f"its median is {rounded_ms(own_ns)}, {times(own_ns / max(others_ns, 1.0))} that"
                 f" of the others{alike}"
             ),
         ),
@@ -183,8 +184,8 @@ def overtaken_group(facts: Facts) -> Finding | None:
             return Finding(
                 Cause.SLOW_GROUP,
                 f"requests of one {group.attribute} wait while later ones of others begin:"
-                f" '{group.value}', {milliseconds(own)} in the queue against"
-                f" {milliseconds(others)}",
+                f" '{group.value}', {rounded_ms(own)} in the queue against"
+                f" {rounded_ms(others)}",
                 _lever(group, SegmentName.QUEUE),
                 (
                     (
@@ -217,7 +218,7 @@ def slower_group(facts: Facts, times_ns: NDArray[np.float64], name: str) -> Find
             return Finding(
                 Cause.SLOW_GROUP,
                 f"requests of one {group.attribute} are slow: '{group.value}', because of the"
-                f" {name} ({milliseconds(own)} on average, others {milliseconds(others)})",
+                f" {name} ({rounded_ms(own)} on average, others {rounded_ms(others)})",
                 _lever(group, name),
                 (
                     (

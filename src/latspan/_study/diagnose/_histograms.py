@@ -17,8 +17,8 @@ from latspan._model.censoring import Bounds
 from latspan._model.recording import Distribution, Population, Snapshot, snapshots_of, truncated_in
 from latspan._model.segments import KIND_NOUNS, Kind
 from latspan._model.text import count
+from latspan._model.units import rounded_ms
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis
-from latspan._study.diagnose._finding import milliseconds
 from latspan._study.diagnose._goal import DURATION, Goal
 from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan._study.table import metric_of
@@ -71,7 +71,7 @@ def diagnose_logs(paths: Sequence[Path], goal: Goal | None = None) -> Diagnosis:
     if target is not None and target.verdict is Verdict.MET:
         conclusion = Conclusion.NOTHING_TO_FIX
         sentence = (
-            f"Nothing to fix: {goal} is within {milliseconds(goal.limit_ns or 0)},"
+            f"Nothing to fix: {goal} is within {rounded_ms(goal.limit_ns or 0)},"
             " with 95 % confidence."
         )
     return Diagnosis(
@@ -125,7 +125,7 @@ def _notes(snapshot: Snapshot, known: Population, goal: Goal, kind: Kind) -> Ite
         reverse=True,
     )[:_MAX_SEGMENTS]
     if slowest:
-        listed = ", ".join(f"{name} {milliseconds(value)}" for value, name in slowest)
+        listed = ", ".join(f"{name} {rounded_ms(value)}" for value, name in slowest)
         yield (
             f"Each segment has a p{goal.percentile:g} of its own: {listed}. They belong to"
             " different requests, so they are not shares and do not add up."
@@ -136,4 +136,4 @@ def _text(value: Bounds) -> str:
     if math.isinf(value.low):
         return "one of those that failed"
     at_least = "at least " if value.low < value.high else ""
-    return f"{at_least}{milliseconds(value.low)}"
+    return f"{at_least}{rounded_ms(value.low)}"

@@ -10,9 +10,10 @@ import numpy as np
 from latspan._model.metrics import FIRST_TOKENS
 from latspan._model.segments import SegmentName
 from latspan._model.text import count, percent
+from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import SIMILAR, Facts, varies
-from latspan._study.diagnose._finding import Finding, kv_pressure, milliseconds, times, waiting
+from latspan._study.diagnose._finding import Finding, kv_pressure, times, waiting
 from latspan._study.diagnose._line import CORRELATED
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def loading(facts: Facts) -> Finding | None:
         Cause.COLD_START,
         "the server loads the model while requests wait",
         "keep the model loaded: send a request before users do, and raise the idle time",
-        (f"loading the model takes {milliseconds(facts.leader.mean_ns)} per slow request",),
+        (f"loading the model takes {rounded_ms(facts.leader.mean_ns)} per slow request",),
         "the model was loaded before the requests",
         (SegmentName.MODEL_LOAD,),
     )
@@ -125,8 +126,8 @@ def queue(facts: Facts) -> Finding | None:
     busy = facts.tail(facts.in_flight), facts.typical(facts.in_flight)
     evidence = [
         (
-            f"slow requests wait {milliseconds(leader.mean_ns)} in the queue, typical ones"
-            f" {milliseconds(leader.typical_ns)}"
+            f"slow requests wait {rounded_ms(leader.mean_ns)} in the queue, typical ones"
+            f" {rounded_ms(leader.typical_ns)}"
         ),
     ]
     more, fewer = (round(each) for each in busy)
@@ -194,14 +195,14 @@ def _arrivals(facts: Facts) -> list[str]:
     """Return the evidence that there are too many requests, and not bursts of them."""
     waits, start = facts.table.segment(facts.leader.name), facts.table.start_ns
     if np.ptp(start) < facts.leader.mean_ns:
-        return [f"all requests arrive within {milliseconds(float(np.ptp(start)))}"]
+        return [f"all requests arrive within {rounded_ms(float(np.ptp(start)))}"]
     if facts.trend(waits) >= _GROWS:
         first, *_, last = np.array_split(waits, _QUARTERS)
         return [
             (
                 "the wait grows through the recording:"
-                f" {milliseconds(float(np.median(first)))} in its first quarter,"
-                f" {milliseconds(float(np.median(last)))} in its last"
+                f" {rounded_ms(float(np.median(first)))} in its first quarter,"
+                f" {rounded_ms(float(np.median(last)))} in its last"
             )
         ]
     if isnan(facts.burstiness):
@@ -227,18 +228,18 @@ def _is_the_way(facts: Facts) -> Finding | None:
     tested = varies(facts.in_flight)
     if facts.calibration is not None:
         first_ns = facts.calibration.intercept_ns
-        reason = f"a request alone waits {milliseconds(first_ns)} for its first token as well"
+        reason = f"a request alone waits {rounded_ms(first_ns)} for its first token as well"
         is_way = first_ns >= _WAY * leader.mean_ns
     elif len(alone) >= _MIN_ALONE:
         median = float(np.median(alone))
         reason = (
             f"{len(alone):,} requests were alone at the server, and half of them wait"
-            f" {milliseconds(median)} or more, which is not queueing"
+            f" {rounded_ms(median)} or more, which is not queueing"
         )
         is_way = median >= _WAY * leader.mean_ns
     else:
         reason = (
-            f"the wait hardly varies ({milliseconds(low)} to {milliseconds(high)} for eight in ten"
+            f"the wait hardly varies ({rounded_ms(low)} to {rounded_ms(high)} for eight in ten"
             " requests) and does not follow the load, which is not queueing"
         )
         even = low >= _WAY * high and facts.follows_load(waits) < CORRELATED
@@ -251,8 +252,8 @@ def _is_the_way(facts: Facts) -> Finding | None:
         "move the client to the server's region, or bypass the gateway, and compare",
         (
             (
-                f"slow requests wait {milliseconds(leader.mean_ns)} for the headers of the"
-                f" response, typical ones {milliseconds(leader.typical_ns)}"
+                f"slow requests wait {rounded_ms(leader.mean_ns)} for the headers of the"
+                f" response, typical ones {rounded_ms(leader.typical_ns)}"
             ),
             reason,
             *waiting(facts),
@@ -281,8 +282,8 @@ def _is_delayed(facts: Facts) -> Finding | None:
         "bypass the gateway or pin the zone, and compare",
         (
             (
-                f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the headers of the"
-                f" response, typical ones {milliseconds(facts.leader.typical_ns)}"
+                f"slow requests wait {rounded_ms(facts.leader.mean_ns)} for the headers of the"
+                f" response, typical ones {rounded_ms(facts.leader.typical_ns)}"
             ),
             (
                 f"{percent(float(slow[alone].mean()))} of the {int(alone.sum()):,} requests that"
@@ -344,8 +345,8 @@ def behind_the_pool(facts: Facts) -> Finding | None:
         f"requests wait {where}, and others wait for their connections",
         lever,
         (
-            f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection",
-            f"requests that have one wait {milliseconds(wait_ns)} {where}",
+            f"slow requests wait {rounded_ms(facts.leader.mean_ns)} for a connection",
+            f"requests that have one wait {rounded_ms(wait_ns)} {where}",
         ),
         refuted,
         (SegmentName.POOL_WAIT, name),
@@ -355,7 +356,7 @@ def behind_the_pool(facts: Facts) -> Finding | None:
 def prefill(facts: Facts) -> Finding:
     """Return the finding on the time in which the server processes the prompt."""
     uncached = facts.tail(facts.uncached_tokens)
-    evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
+    evidence = [f"prefill takes {rounded_ms(facts.leader.mean_ns)} per slow request"]
     slow, typical = facts.means(facts.prompt_tokens)
     if not isnan(slow + typical):
         evidence.append(
@@ -366,7 +367,7 @@ def prefill(facts: Facts) -> Finding:
     if behind is not None and queue_of_prompts(facts) is not None:
         segments = (SegmentName.PREFILL, SegmentName.QUEUE)
         evidence.append(
-            f"the {milliseconds(behind.mean_ns)} that are estimated as queue contain others'"
+            f"the {rounded_ms(behind.mean_ns)} that are estimated as queue contain others'"
             " prompts, which slow down its own"
         )
     prefix = _reprocessed(facts)
@@ -518,7 +519,7 @@ def server_wait(facts: Facts) -> Finding:
         "the server works or lets requests wait; nothing separates queue and prefill",
         _CALIBRATE,
         (
-            f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",
+            f"slow requests wait {rounded_ms(facts.leader.mean_ns)} for the server",
             *waiting(facts),
         ),
         "the server reports its times",
@@ -533,7 +534,7 @@ def _uncached_explain(facts: Facts, wait: NDArray[np.float64]) -> Finding | None
     prefix = _reprocessed(facts)
     slow, typical = facts.means(facts.uncached_tokens)
     evidence = (
-        f"slow requests wait {milliseconds(facts.leader.mean_ns)} for the server",
+        f"slow requests wait {rounded_ms(facts.leader.mean_ns)} for the server",
         f"they have {slow:,.0f} prompt tokens that come from no cache, typical ones {typical:,.0f}",
         found,
     )
@@ -593,7 +594,7 @@ def _answer_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
 def reasoning(facts: Facts) -> Finding | None:
     """Return the finding that the model reasons before it answers."""
     tokens = facts.tail(facts.table.number("reasoning_tokens"))
-    evidence = [f"reasoning takes {milliseconds(facts.leader.mean_ns)} per slow request"]
+    evidence = [f"reasoning takes {rounded_ms(facts.leader.mean_ns)} per slow request"]
     if not isnan(tokens):
         evidence.append(f"slow requests have {tokens:,.0f} reasoning tokens")
     return Finding(

@@ -9,9 +9,10 @@ import numpy as np
 from latspan._model.metrics import OF_PACE
 from latspan._model.segments import SegmentName
 from latspan._model.text import percent
+from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import VARIED, Facts
-from latspan._study.diagnose._finding import Finding, milliseconds
+from latspan._study.diagnose._finding import Finding
 from latspan._study.stats import hypergeometric_tail
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def cold_start(facts: Facts) -> Finding | None:
     cold_ns = float(np.median(facts.table.value_ns[cold.slow]))
     when, lever = "a start", "warm up before users arrive: connections, model, caches"
     if cold.idle_ns:
-        when = f"an idle time of {milliseconds(cold.idle_ns)} or more"
+        when = f"an idle time of {rounded_ms(cold.idle_ns)} or more"
         lever = "keep the system awake between requests, or warm it up before users come back"
     return Finding(
         Cause.COLD_START,
@@ -94,8 +95,8 @@ def cold_start(facts: Facts) -> Finding | None:
         lever,
         (
             (
-                f"{int(cold.slow.sum())} of the first requests take {milliseconds(cold_ns)}, later"
-                f" ones {milliseconds(cold.warm_ns)}"
+                f"{int(cold.slow.sum())} of the first requests take {rounded_ms(cold_ns)}, later"
+                f" ones {rounded_ms(cold.warm_ns)}"
             ),
             f"they account for {percent(cold.share)} of the time beyond that of warm requests",
         ),

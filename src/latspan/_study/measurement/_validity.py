@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from latspan._base.nanoseconds import NS_PER_S
-from latspan._model.text import count, milliseconds
+from latspan._model.text import count
+from latspan._model.units import milliseconds
 
 MIN_RATE_FRACTION: Final = 0.98
 """Least fraction of the offered rate at which requests must have been sent."""

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.segments import KIND_NOUNS
-from latspan._model.text import FAINT, count, milliseconds, percent
+from latspan._model.text import FAINT, count, percent
+from latspan._model.units import milliseconds
 from latspan._study.capacity import CapacityStudy, HoldOut, Label, Point, Projection, Refusal
 from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, title
 

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from latspan._model.censoring import Bounds
 from latspan._model.segments import KIND_NOUNS
-from latspan._model.text import FAINT, count, difference, in_words, milliseconds, needs, percent
+from latspan._model.text import FAINT, count, difference, in_words, needs, percent
+from latspan._model.units import milliseconds
 from latspan._study.compare import (
     SEGMENT,
     Change,

@@ -14,7 +14,8 @@ from xml.etree import ElementTree as ET
 
 from latspan._base.nanoseconds import to_seconds
 from latspan._base.shown import printable
-from latspan._model.text import difference, in_words, milliseconds
+from latspan._model.text import difference, in_words
+from latspan._model.units import milliseconds
 from latspan._study.compare import (
     SEGMENT,
     Change,

@@ -10,7 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._model.censoring import Bounds
-from latspan._model.text import FAINT, count, letters, milliseconds, percent, style_of
+from latspan._model.text import FAINT, count, letters, percent, style_of
+from latspan._model.units import milliseconds
 from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
 from latspan._study.render.layout import MARGIN, Printable, aligned, heads, prose, shown, title
 from latspan._study.stats import Verdict

@@ -13,7 +13,8 @@ from typing import Final
 
 from latspan._base.nanoseconds import to_seconds
 from latspan._base.shown import printable
-from latspan._model.text import milliseconds, percent
+from latspan._model.text import percent
+from latspan._model.units import milliseconds
 from latspan._study.diagnose import Conclusion, Diagnosis
 
 DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"

@@ -15,7 +15,8 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.censoring import Bounds
 from latspan._model.metrics import metric_named
 from latspan._model.segments import CUT, Outcome
-from latspan._model.text import FAINT, count, listed, milliseconds, needs, percent
+from latspan._model.text import FAINT, count, listed, needs, percent
+from latspan._model.units import milliseconds
 from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
 from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, title
 from latspan._study.stats import Verdict

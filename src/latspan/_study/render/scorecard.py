@@ -14,7 +14,8 @@ from latspan._model.goals import Target
 from latspan._model.metrics import metric_named
 from latspan._model.recording import text_of_unknown
 from latspan._model.segments import KIND_NOUNS, Side
-from latspan._model.text import FAINT, milliseconds, needs
+from latspan._model.text import FAINT, needs
+from latspan._model.units import milliseconds
 from latspan._study.render.layout import MARGIN, aligned, heads, shown, title
 from latspan._study.scorecard import PERCENTILES, Card, Cycle, Figures, Ratio, Scorecard
 from latspan._study.stats import TargetVerdict

@@ -18,7 +18,8 @@ from latspan._model.metrics import (
     Expectations,
 )
 from latspan._model.recording import Distribution
-from latspan._model.text import FAINT, count, letters, milliseconds, percent
+from latspan._model.text import FAINT, count, letters, percent
+from latspan._model.units import milliseconds
 from latspan._study.render.group import Group
 from latspan._study.render.layout import MARGIN, aligned, heads, shown, title
 from latspan._study.render.tables import percentile_text

@@ -19,18 +19,9 @@ from latspan._model.censoring import Bounds
 from latspan._model.metrics import METRICS, OF_REQUESTS
 from latspan._model.recording import Distribution, text_of_unknown
 from latspan._model.segments import Kind, Outcome, SegmentName
-from latspan._model.text import (
-    FAINT,
-    count,
-    in_words,
-    letters,
-    listed,
-    milliseconds,
-    needs,
-    percent,
-    style_of,
-)
+from latspan._model.text import FAINT, count, in_words, letters, listed, needs, percent, style_of
 from latspan._model.tokens import TokenCounts, TokenSource
+from latspan._model.units import milliseconds
 from latspan._study.render.group import Group
 from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, title
 from latspan._study.render.slow import slowest_tenth

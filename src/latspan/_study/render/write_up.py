@@ -16,7 +16,8 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._base.shown import printable
 from latspan._model.goals import InferencePath, Target
 from latspan._model.segments import Kind
-from latspan._model.text import count, in_words, listed, milliseconds, percent
+from latspan._model.text import count, in_words, listed, percent
+from latspan._model.units import milliseconds
 from latspan._study.compare import Change
 from latspan._study.loop import (
     Loop,

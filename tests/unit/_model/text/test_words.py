@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from latspan._model.segments import SegmentName
-from latspan._model.text import GLOSSARY, count, listed, milliseconds, percent, span_of_time
+from latspan._model.text import GLOSSARY, count, listed, percent, span_of_time
+from latspan._model.units import milliseconds
 
 
 @pytest.mark.parametrize(
