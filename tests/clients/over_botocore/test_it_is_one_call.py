@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import weakref
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -54,7 +57,18 @@ def no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_conversation_has_the_phases_of_its_connection(seen: Captured) -> None:
     """A new connection, the wait and the tokens are segments of the one call."""
-    run(read, STREAMED)
+    # A part is sent once the client has read the last one, so that no read has two of them.
+    turns = threading.Semaphore(1)
+
+    def converse(client: Any) -> None:
+        with closing(client.converse_stream(**CONVERSE)["stream"]) as stream:
+            for event in stream:
+                if "contentBlockDelta" in event:
+                    turns.release()
+                if "contentBlockStop" in event:
+                    turns.release(2)
+
+    run(converse, replace(STREAMED, turns=turns))
     names = {segment.name for segment in call_in(seen).segments}
     assert {"tcp", "send", "server_wait", "decode"} <= names
     assert ("reasoning" in names) is knows("ContentBlockDelta", "reasoningContent")
