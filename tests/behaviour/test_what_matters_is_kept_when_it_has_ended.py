@@ -90,7 +90,7 @@ def test_a_request_with_its_calls_and_stages_is_kept_as_a_whole(
             except LookupError:
                 pass
     counted = latspan.snapshot()
-    latspan.shutdown()
+    latspan.shutdown(timeout_s=60)
 
     traces: dict[bytes, Counter[str]] = {}
     for span in receiver.all_spans:
@@ -201,7 +201,7 @@ def test_the_sampled_flag_is_propagated_before_the_decision(receiver: Receiver) 
 
     assert sampled_beneath(TraceFlags.SAMPLED)
     assert not sampled_beneath(TraceFlags.DEFAULT)
-    latspan.shutdown()
+    latspan.shutdown(timeout_s=60)
     assert len({span.trace_id for span in receiver.all_spans}) == 1
 
 

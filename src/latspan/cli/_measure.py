@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from latspan._study.answer import ExitCode
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
-from latspan.cli._measure_options import OVERRIDING, add_options, folder_of, settings_of
+from latspan.cli._measure_options import add_options, folder_of, overriding_option, settings_of
 from latspan.cli._results import named_path
 from latspan.reports._extra import needs_study
 
@@ -75,11 +75,11 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     exit_code = _exit_code(measurement)
     if named is not None and not arguments.no_result:
-        given = [name for name in OVERRIDING if getattr(arguments, name)]
-        if given:
+        option = overriding_option(arguments)
+        if option is not None:
             print_message(
-                f"latspan status does not count this measurement: --{given[0]} is not the load or"
-                f" the model of {named.file}"
+                f"latspan status does not count this measurement: {option} replaces what"
+                f" {named.file} describes"
             )
         else:
             named.keep(Task.MEASURE, document, exit_code=exit_code, recordings=[folder])

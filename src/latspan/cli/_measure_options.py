@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from latspan._load import MeasureSettings, PromptSet, Step
     from latspan._model.goals import InferencePath, Target
 
-OVERRIDING: Final = (
+_OVERRIDING: Final = (
     "rate",
     "concurrency",
     "ladder",
@@ -40,8 +40,10 @@ OVERRIDING: Final = (
     "calibrate",
     "model",
     "prompts",
+    "max_tokens",
+    "body",
 )
-"""Options with which something else is measured than the file of the inference path describes."""
+"""Options with which something else is measured than the file of an inference path describes."""
 
 _KEY: Final = "OPENAI_API_KEY"
 _REQUESTS: Final = {True: 100, False: 300}
@@ -212,6 +214,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print one JSON document (latspan.measurement/1) instead of the tables",
     )
+
+
+def overriding_option(arguments: argparse.Namespace) -> str | None:
+    """
+    Return an option with which something else is measured than the file describes, if one is given.
+
+    These are the options of the load, of the model and the prompts, and of each setting that is a
+    condition of the measurement.
+    """
+    from latspan._model.goals import SETTINGS
+
+    names = {name: f"--{name.replace('_', '-')}" for name in _OVERRIDING}
+    names |= {each.name: each.option_name for each in SETTINGS if each.is_condition}
+    return next((option for name, option in names.items() if getattr(arguments, name)), None)
 
 
 def folder_of(arguments: argparse.Namespace, name: str) -> Path:

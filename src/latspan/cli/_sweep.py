@@ -17,7 +17,6 @@ from latspan._study.answer import ExitCode, most_urgent
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._judging import add_forms, print_result, require_study
-from latspan.cli._measure_options import OVERRIDING
 from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
 
     now = datetime.now().astimezone()
     folder = arguments.output or Path("sweeps") / f"{now:%Y%m%d-%H%M%S}"
-    is_other = any(_overrides(each) for each in plan.paths)
+    is_other = any(each.is_other for each in plan.paths)
     done = measure_rounds(
         {each.name: each.options for each in plan.paths},
         folder,
@@ -275,18 +274,11 @@ def _sweep(plan: SweepPlan, arguments: argparse.Namespace) -> int:
     return most_urgent(codes)
 
 
-def _overrides(planned: Planned) -> bool:
-    """Return whether a path is measured in another way than its file describes."""
-    return any(
-        f"--{name}" == each.partition("=")[0] for name in OVERRIDING for each in planned.options
-    )
-
-
 def _judged(planned: Planned, done: Rounds, arguments: argparse.Namespace) -> PathSweep:
     from latspan._study.sweep import judge, last_sweep, read_pinned, runs_in_sweep
 
     name, named = planned.name, planned.named
-    is_other = _overrides(planned)
+    is_other = planned.is_other
     last = None if is_other else last_sweep(planned.results)
     seconds = done.seconds[name]
     error = done.errors.get(name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._study.render.sweep import PlannedRow
-from latspan.cli._measure_options import add_options, settings_of
+from latspan.cli._measure_options import add_options, overriding_option, settings_of
 from latspan.cli._results import NamedPath, named_path
 from latspan.errors import ConfigError, LatspanError
 
@@ -36,6 +36,7 @@ class Planned:
         settings: Settings of one run.
         changed: Parts of its file that changed since it was last measured; ``None`` if it never
             was.
+        is_other: Whether the options replace what its file describes.
     """
 
     named: NamedPath
@@ -43,6 +44,7 @@ class Planned:
     options: tuple[str, ...]
     settings: MeasureSettings
     changed: tuple[str, ...] | None
+    is_other: bool
 
     @property
     def name(self) -> str:
@@ -183,12 +185,17 @@ def _planned(file: Path, arguments: argparse.Namespace) -> Planned:
     if named is None:
         raise ConfigError(f"{file.name} is not an inference path", hint="rename the file")
     options = (*given_options(arguments.options), *_load_of(named.path, arguments.load_factor))
-    settings = settings_of(_parsed(file.name, options))
+    parsed = _parsed(file.name, options)
     results = read_results(file)
     last = last_measured(results)
     changed = None if last is None else tuple(changed_since(last, named.fingerprints))
     return Planned(
-        named=named, results=results, options=options, settings=settings, changed=changed
+        named=named,
+        results=results,
+        options=options,
+        settings=settings_of(parsed),
+        changed=changed,
+        is_other=overriding_option(parsed) is not None,
     )
 
 

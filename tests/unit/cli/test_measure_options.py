@@ -13,7 +13,7 @@ from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._load import MeasureSettings
 from latspan._model.goals import CacheState, Connections, LoadSettings
 from latspan.cli import main
-from latspan.cli._measure_options import add_options, folder_of, settings_of
+from latspan.cli._measure_options import add_options, folder_of, overriding_option, settings_of
 from latspan.errors import ConfigError
 from support.measurements import call, load_test, step
 
@@ -389,3 +389,24 @@ def test_a_function_has_no_metric_of_a_call(
         _settings("chat")
     file.write_text(text.replace('"time_to_first_token"', '"ttfv"'), "utf-8")
     assert _settings("chat").function == "app:answer"
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ((), None),
+        (("--requests", "9", "--seed", "3", "--json"), None),
+        (("--cache", "warm"), "--cache"),
+        (("--new-connections",), "--new-connections"),
+        (("--timeout", "9s"), "--timeout"),
+        (("--max-tokens", "9"), "--max-tokens"),
+        (("--body", '{"temperature": 0}'), "--body"),
+        (("--rate", "2"), "--rate"),
+        (("--calibrate",), "--calibrate"),
+    ],
+)
+def test_an_option_may_replace_what_the_file_describes(
+    line: tuple[str, ...], option: str | None
+) -> None:
+    """The result is then not one of the inference path."""
+    assert overriding_option(_arguments("chat", *line)) == option
