@@ -61,29 +61,6 @@ class MeasuredSpan(ReadableSpan):
     most_bytes: int = 0
     """Maximum encoded size in bytes, without its resource; read by ``size_of``."""
 
-    def add(
-        self,
-        events: Sequence[Event],
-        links: Sequence[Link],
-        status: Status | None,
-        dropped_attributes: int,
-    ) -> None:
-        """
-        Add what the application has set on the span; call this once, before the span is exported.
-
-        Args:
-            events: Events.
-            links: Links to other spans.
-            status: Status, ``None`` if the application has set none.
-            dropped_attributes: Number of attributes that were dropped while the span was open.
-        """
-        self._events, self._links = events, links
-        if isinstance(self._attributes, BoundedAttributes):
-            self._attributes.dropped += dropped_attributes
-        if status is not None:
-            self._status = status
-        self.most_bytes = size_of_span(self)
-
 
 class PrivateSink:
     """
@@ -196,6 +173,15 @@ class PrivateSink:
             is_own = each is own
             name, start_ns, end_ns, attributes, kind, failed, most_bytes = each
             kept = attributes if len(attributes) <= within else limited(attributes, limits)
+            status = _FAILED if failed else _FINE
+            events: Sequence[Event] = ()
+            links: Sequence[Link] = ()
+            set_by_application = written if is_own else None
+            if set_by_application is not None:
+                events, links = set_by_application.events, set_by_application.links
+                status = set_by_application.status or status
+                if isinstance(kept, BoundedAttributes):
+                    kept.dropped += set_by_application.attributes.dropped
             span = MeasuredSpan(
                 name,
                 context=span_context
@@ -204,18 +190,21 @@ class PrivateSink:
                 parent=parent if is_own else span_context,
                 resource=resource,
                 attributes=kept,
+                events=events,
+                links=links,
                 kind=kind,
                 instrumentation_scope=_SCOPE,
-                status=_FAILED if failed else _FINE,
+                status=status,
                 start_time=start_ns,
                 end_time=end_ns,
             )
-            if most_bytes is None or kept is not attributes:
-                most_bytes = size_of_parts(name, kept)
-            span.most_bytes = state_bytes + most_bytes
+            if set_by_application is not None:
+                span.most_bytes = size_of_span(span)
+            else:
+                if most_bytes is None or kept is not attributes:
+                    most_bytes = size_of_parts(name, kept)
+                span.most_bytes = state_bytes + most_bytes
             spans.append(span)
-        if written is not None:
-            spans[-1].add(written.events, written.links, written.status, written.attributes.dropped)
         self._take(spans)
 
 
