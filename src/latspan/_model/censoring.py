@@ -39,6 +39,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from latspan._model.metrics import (
+    CHUNK_GAP_MAX,
+    DURATION,
     EVIDENCE_METRICS,
     FIRST_WAITS,
     GROWING,
@@ -59,7 +61,7 @@ _ALWAYS_COMPLETE: Final = frozenset({*TOKEN_METRICS, *EVIDENCE_METRICS, *SERVER_
 _REQUESTS: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST})
 _OF_CALLS: Final = frozenset(LATENCY_METRICS) - frozenset(OF_REQUESTS)
 
-_WAITED_FOR: Final = FIRST_WAITS | {"chunk_gap_max"}
+_WAITED_FOR: Final = FIRST_WAITS | {CHUNK_GAP_MAX}
 """Metrics that have a lower bound before they have a value."""
 
 
@@ -161,7 +163,7 @@ def state_of(
     """
     if not has_value and kind in _REQUESTS and metric in _OF_CALLS:
         return State.NOT_APPLICABLE
-    if metric == "duration":
+    if metric == DURATION:
         if outcome in FAILURES:
             return State.NEVER
         return State.AT_LEAST if outcome in CUT else State.EXACT

@@ -44,6 +44,16 @@ DEFAULT_EXPECTATIONS: Final = Expectations()
 """Defaults for chat and a fast reader: first token within 0.5 s, then five tokens per second."""
 
 
+DURATION: Final = "duration"
+TIME_TO_FIRST_CHUNK: Final = "time_to_first_chunk"
+TIME_TO_FIRST_TOKEN: Final = "time_to_first_token"
+TIME_TO_FIRST_VISIBLE_TOKEN: Final = "time_to_first_visible_token"
+TIME_PER_OUTPUT_TOKEN: Final = "time_per_output_token"
+CHUNK_GAP: Final = "chunk_gap"
+CHUNK_GAP_MAX: Final = "chunk_gap_max"
+"""Names of the metrics that code computes or treats in its own way; the others have only traits."""
+
+
 class Trait(Enum):
     """Property of a metric, on which its treatment depends."""
 
@@ -157,7 +167,7 @@ _NO_SCHEDULE: Final = (
 
 LATENCY_METRICS: Final = _by_name(
     Metric(
-        "duration",
+        DURATION,
         "s",
         "done - start",
         "never",
@@ -166,7 +176,7 @@ LATENCY_METRICS: Final = _by_name(
         traits=_traits(Trait.FROM_START, Trait.OF_REQUESTS),
     ),
     Metric(
-        "time_to_first_chunk",
+        TIME_TO_FIRST_CHUNK,
         "s",
         "first_chunk - start",
         "the call does not stream, or no chunk was received",
@@ -175,7 +185,7 @@ LATENCY_METRICS: Final = _by_name(
         traits=_traits(Trait.FROM_START, Trait.FIRST_WAIT),
     ),
     Metric(
-        "time_to_first_token",
+        TIME_TO_FIRST_TOKEN,
         "s",
         "first_token - start; the first chunk that contains text, reasoning, tool-call arguments,"
         " a refusal or audio",
@@ -193,7 +203,7 @@ LATENCY_METRICS: Final = _by_name(
         ),
     ),
     Metric(
-        "time_to_first_visible_token",
+        TIME_TO_FIRST_VISIBLE_TOKEN,
         "s",
         "first_visible - start; like time_to_first_token, without reasoning",
         "the call does not stream, or nothing visible was received",
@@ -216,7 +226,7 @@ LATENCY_METRICS: Final = _by_name(
         ),
     ),
     Metric(
-        "time_per_output_token",
+        TIME_PER_OUTPUT_TOKEN,
         "s",
         "(last_token - first_token) / (n - 1), n the number of output tokens, without"
         " reasoning tokens that are not streamed",
@@ -234,7 +244,7 @@ LATENCY_METRICS: Final = _by_name(
         ),
     ),
     Metric(
-        "chunk_gap",
+        CHUNK_GAP,
         "s",
         "arrival of a token-bearing chunk - arrival of the previous one",
         "fewer than two token-bearing chunks, or the stream was buffered on its way",
@@ -249,7 +259,7 @@ LATENCY_METRICS: Final = _by_name(
         ),
     ),
     Metric(
-        "chunk_gap_max",
+        CHUNK_GAP_MAX,
         "s",
         "the longest chunk_gap of a request",
         "same as chunk_gap",

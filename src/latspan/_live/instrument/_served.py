@@ -42,7 +42,7 @@ from latspan._live.operations import (
 )
 from latspan._live.otel.spans import AttributeValue, EnrichingSink, NoSink
 from latspan._live.process.runtime import current_runtime
-from latspan._model.metrics import MetricValue
+from latspan._model.metrics import TIME_TO_FIRST_CHUNK, MetricValue
 from latspan._model.segments import Kind, Outcome, Side, Stage
 from latspan._model.timeline import ChildInterval
 
@@ -304,7 +304,7 @@ class ServerRequest:
                 attributes[semconv.HTTP_ROUTE] = route
             if self._first_ns is not None:
                 waited_ns = self._first_ns - self._scope.start_ns
-                metrics["time_to_first_chunk"] = MetricValue(waited_ns)
+                metrics[TIME_TO_FIRST_CHUNK] = MetricValue(waited_ns)
             self._scope.end(
                 outcome,
                 error_type=error_type,

@@ -15,7 +15,12 @@ from typing import Final, NamedTuple
 from latspan import semconv
 from latspan._base.log import warn_once
 from latspan._live.otel.spans import AttributeValue
-from latspan._model.metrics import MetricValue, time_per_output_token
+from latspan._model.metrics import (
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+    MetricValue,
+    time_per_output_token,
+)
 from latspan._model.segments import Outcome
 
 MAX_CUSTOM: Final = 1_000
@@ -171,12 +176,12 @@ class Annotations:
         if not came:
             return metrics
         first_ns = min(first_ns for first_ns, _ in came)
-        metrics["time_to_first_token"] = MetricValue(first_ns - start_ns)
+        metrics[TIME_TO_FIRST_TOKEN] = MetricValue(first_ns - start_ns)
         if len(came) == 1:
             ((_, only),) = came
             pace = time_per_output_token(only.last_ns - first_ns, only.count)
             if pace is not None:
-                metrics["time_per_output_token"] = MetricValue(pace)
+                metrics[TIME_PER_OUTPUT_TOKEN] = MetricValue(pace)
         return metrics
 
     def span_attributes(self) -> dict[str, AttributeValue]:

@@ -11,6 +11,7 @@ from latspan._live.operations._enclosing import enclosing_scopes
 from latspan._live.operations._operation import Operation
 from latspan._live.operations._response_parts import ResponseParts
 from latspan._live.otel.spans import AttributeValue
+from latspan._model.metrics import TIME_TO_FIRST_VISIBLE_TOKEN
 from latspan._model.segments import Kind, Mark, Source
 from latspan._model.timeline import ChildInterval
 from latspan._model.wire import ApiFormat
@@ -84,7 +85,7 @@ class ModelCall(Operation):
                 streamed=self.streamed,
                 start_other_ns=self._start_other_ns,
             )
-        visible = timeline.metrics.get("time_to_first_visible_token")
+        visible = timeline.metrics.get(TIME_TO_FIRST_VISIBLE_TOKEN)
         return ChildInterval(
             name=self.name,
             start_ns=timeline.start_ns,

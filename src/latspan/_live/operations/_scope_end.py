@@ -29,7 +29,7 @@ from latspan._live.otel.spans import (
 )
 from latspan._live.process.event_loop import LoopWatch
 from latspan._live.process.runtime import Observation, Runtime
-from latspan._model.metrics import FIRST_WAITS, MetricValue
+from latspan._model.metrics import FIRST_WAITS, TIME_TO_FIRST_TOKEN, MetricValue
 from latspan._model.recording import RequestRecord, details_of
 from latspan._model.segments import (
     Kind,
@@ -182,7 +182,7 @@ def finished_scope(
         sampled = observed.observation(start_ns, done_ns, None, observed.side)
         attributes |= only_missing(sampled, attributes)
     if runtime.emit_gen_ai_latency and _is_a_models(observed, attributes):
-        first = metrics.get("time_to_first_token")
+        first = metrics.get(TIME_TO_FIRST_TOKEN)
         attributes |= gen_ai_latency(
             dict(observed.contents.stages_ns()),
             first_token_ns=None if first is None else first.value,

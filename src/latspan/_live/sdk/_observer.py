@@ -44,6 +44,7 @@ from latspan._live.sdk._observation import (
     ProcessObservation,
     write_observation,
 )
+from latspan._model.metrics import DURATION
 from latspan._model.segments import Kind
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Observer:
         counts = {
             str(kind): count
             for kind in Kind
-            if (count := snapshot.metric("duration", kind=kind).count())
+            if (count := snapshot.metric(DURATION, kind=kind).count())
         }
         self._recorded.update(counts)
         if self._configured == "latspan run":

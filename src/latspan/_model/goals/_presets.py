@@ -8,6 +8,7 @@ from typing import Final
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._model.goals._path import InferencePath, TrafficProfile
 from latspan._model.goals._target import Target
+from latspan._model.metrics import DURATION, TIME_TO_FIRST_TOKEN
 
 
 class Preset(StrEnum):
@@ -23,21 +24,21 @@ class Preset(StrEnum):
 
 _TARGETS: Final = {
     Preset.CHAT: Target(
-        metric="time_to_first_token",
+        metric=TIME_TO_FIRST_TOKEN,
         percentile=95,
         limit_ns=500 * NS_PER_MS,
         use_case="chat",
         source="preset chat of latspan",
     ),
     Preset.AUTOCOMPLETE: Target(
-        metric="duration",
+        metric=DURATION,
         percentile=95,
         limit_ns=150 * NS_PER_MS,
         use_case="inline autocomplete",
         source="preset autocomplete of latspan",
     ),
     Preset.SUMMARY: Target(
-        metric="duration",
+        metric=DURATION,
         percentile=99,
         limit_ns=10 * NS_PER_S,
         use_case="background summary",

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from latspan._model.censoring import AT_LEAST, Bounds
-from latspan._model.metrics import FIRST_WAITS, LATENCY_METRICS, MORE_IS_BETTER
+from latspan._model.metrics import CHUNK_GAP, DURATION, FIRST_WAITS, LATENCY_METRICS, MORE_IS_BETTER
 from latspan._model.recording._series import SEGMENT, Series, SeriesKey
 from latspan._model.segments import CUT, FAILURES, Kind
 from latspan.histogram import Histogram
@@ -40,7 +40,7 @@ from latspan.histogram._rank import rank_of
 _CUT: Final = frozenset(each.value for each in CUT)
 _FAILURES: Final = frozenset(each.value for each in FAILURES)
 _SEGMENT_AT_LEAST: Final = SEGMENT + AT_LEAST
-_ENDED_PARTS: Final = frozenset({SEGMENT, "chunk_gap"})
+_ENDED_PARTS: Final = frozenset({SEGMENT, CHUNK_GAP})
 """Metrics with several values per request, each of which is complete however the request ended."""
 
 
@@ -155,7 +155,7 @@ def population_of(series: Mapping[SeriesKey, Histogram], undocumented: int = 0) 
             failed_bounds += histogram.count if outcome in _FAILURES else 0
         elif metric in _ENDED_PARTS and not key.is_at_least:
             exact.merge(histogram)
-        elif outcome in _CUT and (key.is_at_least or metric == "duration"):
+        elif outcome in _CUT and (key.is_at_least or metric == DURATION):
             bounds.merge(histogram)
         elif metric in LATENCY_METRICS and (key.is_at_least or outcome in _FAILURES):
             if metric in MORE_IS_BETTER:
@@ -260,7 +260,7 @@ def undocumented_cuts(
     for key, series in selected.items():
         if key.subject.outcome in _CUT and key.kind is kind:
             count = series.histogram.count
-            cut += count if key.metric == "duration" else 0
+            cut += count if key.metric == DURATION else 0
             valued += count if key.measured_metric == metric else 0
             # Each call that was given up was left in a segment.
             described += count if key.metric == _SEGMENT_AT_LEAST else 0

@@ -13,8 +13,12 @@ from typing import Final
 
 from latspan._base.spelling import by_similarity, nearest
 from latspan._model.metrics import (
+    DURATION,
     LATENCY_METRICS,
     METRIC_NAMES,
+    TIME_TO_FIRST_CHUNK,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN,
     TOKEN_METRICS,
     Metric,
     metric_named,
@@ -54,12 +58,11 @@ Values that an attribute can have whether or not they occurred: that no call had
 _SHOWN: Final = 5
 """Maximum number of recorded values in a hint."""
 
-_FROM_START: Final = frozenset({"time_to_first_chunk", "time_to_first_token"})
+_FROM_START: Final = frozenset({TIME_TO_FIRST_CHUNK, TIME_TO_FIRST_TOKEN})
 """Metrics of calls whose time starts with the call; a user waits from the start of the request."""
 
-_VISIBLE: Final = "time_to_first_visible_token"
 
-_STRICT: Final = frozenset({*LATENCY_METRICS, *TOKEN_METRICS} - {"duration"})
+_STRICT: Final = frozenset({*LATENCY_METRICS, *TOKEN_METRICS} - {DURATION})
 """
 Metrics that not every kind records, so that a question without a kind could be misunderstood. The
 others are the duration, counts of events, and metrics of the conventions, whose definitions name
@@ -189,7 +192,7 @@ def hint_for_other_kinds(metric: str, kind: Kind, found: AbstractSet[Kind]) -> s
     hint = f'use kind="{_first(found)}"'
     if kind is Kind.REQUEST and metric in _FROM_START:
         hint += (
-            f' for the wait since the start of each call, or "{_VISIBLE}"'
+            f' for the wait since the start of each call, or "{TIME_TO_FIRST_VISIBLE_TOKEN}"'
             " for the wait since the start of the request"
         )
     return hint

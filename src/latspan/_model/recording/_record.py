@@ -15,7 +15,14 @@ from latspan._model.censoring import (
     state_of,
     waited_ns,
 )
-from latspan._model.metrics import FIRST_TOKENS, FIRST_WAITS, MetricValue
+from latspan._model.metrics import (
+    CHUNK_GAP_MAX,
+    DURATION,
+    FIRST_TOKENS,
+    FIRST_WAITS,
+    TIME_TO_FIRST_TOKEN,
+    MetricValue,
+)
 from latspan._model.segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts
 
@@ -147,10 +154,10 @@ class RequestRecord:
 
     def lower_bound(self, metric: str) -> int:
         """Return the value of a metric that is exact, or the lower bound of one that is cut."""
-        if metric == "duration":
+        if metric == DURATION:
             return self.duration_ns
         found = self.metrics.get(metric)
-        if metric == "chunk_gap_max" and self.outcome in CUT:
+        if metric == CHUNK_GAP_MAX and self.outcome in CUT:
             return max(0 if found is None else found.value, self.open_gap_ns or 0)
         if found is None:
             return waited_ns(self.segments) if metric in FIRST_WAITS else 0
@@ -159,14 +166,14 @@ class RequestRecord:
     @property
     def open_gap_ns(self) -> int | None:
         """Time for which a stream that was cut or failed had waited for its next token."""
-        first = self.metrics.get("time_to_first_token")
+        first = self.metrics.get(TIME_TO_FIRST_TOKEN)
         first_ns = None if first is None else first.value
         return open_gap_ns(self.segments, self.outcome, first_token_ns=first_ns)
 
     @property
     def open_segments(self) -> frozenset[str]:
         """Segments that would have gone on if the timeline had not ended: lower bounds."""
-        has_token = "time_to_first_token" in self.metrics
+        has_token = TIME_TO_FIRST_TOKEN in self.metrics
         return open_segments(self.segments, self.outcome, self.kind, has_token=has_token)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from latspan._base.log import warn_once
 from latspan._base.slices import give_way
 from latspan._base.text import texts_of
+from latspan._model.metrics import DURATION
 from latspan._model.recording._empty_reason import NOT_CONFIGURED, is_mistake, parts_of
 from latspan._model.recording._questions import (
     NO_DEFAULT,
@@ -245,7 +246,7 @@ class Snapshot:
         if self.empty_reason is not None and is_mistake(self.empty_reason):
             cause, step = parts_of(self.empty_reason)
             warn_once(f"count() is 0: {cause}; hint: {step}")
-        return self.metric("duration", kind=kind, **where).count()
+        return self.metric(DURATION, kind=kind, **where).count()
 
     def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
         """
@@ -431,7 +432,7 @@ class Snapshot:
         return table_of(rows_of(self.series, unit))
 
     def __repr__(self) -> str:
-        counts = {kind: self.metric("duration", kind=kind).count() for kind in Kind}
+        counts = {kind: self.metric(DURATION, kind=kind).count() for kind in Kind}
         parts = [
             f"{count:,} {KIND_NOUNS[kind][count != 1]}" for kind, count in counts.items() if count
         ]
@@ -536,7 +537,7 @@ class Snapshot:
         return {
             key.kind
             for key in self.series
-            if key.metric == "duration" and has_attributes(key, of_timelines)
+            if key.metric == DURATION and has_attributes(key, of_timelines)
         }
 
     def _known(self) -> Collection[SeriesKey]:

@@ -20,9 +20,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from latspan import semconv
 from latspan._model.censoring import AT_LEAST, State
 from latspan._model.metrics import (
+    CHUNK_GAP,
+    DURATION,
     FIRST_WAITS,
     GROWING,
     LATENCY_METRICS,
+    TIME_TO_FIRST_CHUNK,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN,
     time_per_output_token,
     unit_of,
 )
@@ -145,9 +150,7 @@ def values_of(record: RequestRecord) -> Values:
 
 
 _CENSORED: Final = tuple(
-    name
-    for name, metric in LATENCY_METRICS.items()
-    if name != "duration" and not metric.distribution
+    name for name, metric in LATENCY_METRICS.items() if name != DURATION and not metric.distribution
 )
 """Metrics with at most one value per request, and a series for what is known without a value."""
 
@@ -155,12 +158,12 @@ _FIRST_WAITS: Final = tuple(name for name in _CENSORED if name in FIRST_WAITS)
 _NAMES_AT_LEAST: Final[dict[str, Name]] = {
     name: (name + AT_LEAST, Source.MEASURED.value, None, _OWN) for name in _CENSORED
 }
-_GAP_AT_LEAST: Final[Name] = ("chunk_gap" + AT_LEAST, Source.MEASURED.value, None, _OWN)
+_GAP_AT_LEAST: Final[Name] = (CHUNK_GAP + AT_LEAST, Source.MEASURED.value, None, _OWN)
 _SEGMENT_AT_LEAST: Final = SEGMENT + AT_LEAST
-_LAST_WAIT: Final = "time_to_first_visible_token"
+_LAST_WAIT: Final = TIME_TO_FIRST_VISIBLE_TOKEN
 """A stream that has this metric has all of :data:`~latspan._model.censoring.FIRST_WAITS`."""
 
-_OWN_DURATION: Final = ("duration", Source.MEASURED.value, None, _OWN)
+_OWN_DURATION: Final = (DURATION, Source.MEASURED.value, None, _OWN)
 _DURATION: Final = (semconv.METRIC_OPERATION_DURATION, None, None, _OPERATION)
 _FIRST_CHUNK: Final = (semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK, None, None, _ANSWER)
 _PER_CHUNK: Final = (semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK, None, None, _ANSWER)
@@ -199,7 +202,7 @@ class _Gathered:
         names.append(_OWN_DURATION)
         single.append(record.duration_ns)
         for name, (value, source) in record.metrics.items():
-            if name != "duration":
+            if name != DURATION:
                 names.append((name, source._value_, None, _OWN))
                 single.append(value)
         if record.reports is None:
@@ -251,7 +254,7 @@ class _Gathered:
         for value, source in record.chunk_gaps:
             gaps[source].append(value)
         for source, held in gaps.items():
-            self.names_of_several.append(("chunk_gap", source._value_, None, _OWN))
+            self.names_of_several.append((CHUNK_GAP, source._value_, None, _OWN))
             self.several.append(held)
         tokens = record.tokens
         for name, count in (
@@ -266,7 +269,7 @@ class _Gathered:
     def add_of_a_server(self, record: RequestRecord) -> None:
         """Add what the GenAI conventions define for a server."""
         self._add(_SERVED, record.duration_ns)
-        first, count = record.metrics.get("time_to_first_token"), record.tokens.output
+        first, count = record.metrics.get(TIME_TO_FIRST_TOKEN), record.tokens.output
         # The conventions define both metrics only for successful responses.
         if first is None or record.outcome is not Outcome.COMPLETED:
             return
@@ -279,7 +282,7 @@ class _Gathered:
     def add_of_a_client(self, record: RequestRecord) -> None:
         """Add what the GenAI conventions define for a client."""
         self._add(_DURATION, record.duration_ns)
-        first = record.metrics.get("time_to_first_chunk")
+        first = record.metrics.get(TIME_TO_FIRST_CHUNK)
         if first is not None:
             self._add(_FIRST_CHUNK, first.value)
         if record.output_chunk_gaps_ns:

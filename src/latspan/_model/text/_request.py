@@ -17,7 +17,13 @@ from typing import Final
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._base.shown import printable
 from latspan._model.censoring import State
-from latspan._model.metrics import FIRST_TOKENS, METRICS
+from latspan._model.metrics import (
+    FIRST_TOKENS,
+    METRICS,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN,
+)
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Segment, SegmentName, Source
 from latspan._model.text._words import SOURCE_LETTERS, SOURCE_WORDS, percent
@@ -55,8 +61,8 @@ _STYLES: Final[dict[str, str]] = {
 
 
 _TIMES: Final = (
-    ("time_to_first_token", "time_per_output_token"),
-    ("time_to_first_visible_token",),
+    (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN),
+    (TIME_TO_FIRST_VISIBLE_TOKEN,),
 )
 """Metrics in the second line of a call, and of a request."""
 

@@ -21,7 +21,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from latspan._model.metrics import MetricValue, time_per_output_token
+from latspan._model.metrics import (
+    DURATION,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_CHUNK,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN,
+    MetricValue,
+    time_per_output_token,
+)
 from latspan._model.segments import NOT_WAITING, Mark, Outcome, Segment, weaker
 from latspan._model.timeline._constants import (
     CONNECT,
@@ -348,7 +356,7 @@ def _timeline(
     buffered: bool = False,
 ) -> Timeline:
     done_ns = marks[DONE]
-    metrics = {"duration": MetricValue(done_ns - seen.start_ns)}
+    metrics = {DURATION: MetricValue(done_ns - seen.start_ns)}
     if reconciled.rejected:
         metrics["evidence_rejected"] = MetricValue(len(reconciled.rejected))
     if buffered:
@@ -357,16 +365,16 @@ def _timeline(
     if stream is not None:
         late = stream.late
         for name, chunk in (
-            ("time_to_first_chunk", 0 if stream.chunks else None),
-            ("time_to_first_token", stream.tokens[0] if stream.tokens else None),
-            ("time_to_first_visible_token", stream.first_visible),
+            (TIME_TO_FIRST_CHUNK, 0 if stream.chunks else None),
+            (TIME_TO_FIRST_TOKEN, stream.tokens[0] if stream.tokens else None),
+            (TIME_TO_FIRST_VISIBLE_TOKEN, stream.first_visible),
         ):
             if chunk is not None:
                 source = ESTIMATED if late and late[chunk] else MEASURED
                 metrics[name] = MetricValue(stream.returns_ns[chunk] - seen.start_ns, source)
         pace = _pace(seen, stream, reconciled)
         if pace is not None:
-            metrics["time_per_output_token"] = pace
+            metrics[TIME_PER_OUTPUT_TOKEN] = pace
         if not buffered:
             gaps = stream.gaps()
             metrics |= smoothness_metrics(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from latspan._model.metrics import MetricValue
+from latspan._model.metrics import DURATION, TIME_TO_FIRST_VISIBLE_TOKEN, MetricValue
 from latspan._model.segments import Segment, SegmentName, Source
 from latspan._model.timeline._delays import delay_of_own_code
 from latspan._model.timeline._marks import Block, ChildInterval
@@ -99,7 +99,7 @@ def scope_timeline(
         add_own(done_ns, own_name or SegmentName.POSTPROCESS)
     if own_name is not None and all(each.name != own_name for each in own):
         own.insert(0, Segment(own_name, 0, 0, own_source))
-    metrics = {"duration": MetricValue(done_ns - start_ns)}
+    metrics = {DURATION: MetricValue(done_ns - start_ns)}
     visible = [
         (call.first_visible_ns, call.first_visible_source)
         for call in calls
@@ -107,7 +107,7 @@ def scope_timeline(
     ]
     if visible:
         first_ns, source = min(visible)
-        metrics["time_to_first_visible_token"] = MetricValue(first_ns - start_ns, source)
+        metrics[TIME_TO_FIRST_VISIBLE_TOKEN] = MetricValue(first_ns - start_ns, source)
     return ScopeTimeline(
         Timeline(
             start_ns=start_ns,

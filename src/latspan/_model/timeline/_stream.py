@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._model.metrics import (
+    CHUNK_GAP_MAX,
     Expectations,
     MetricValue,
     buffer_needed,
@@ -233,7 +234,7 @@ def smoothness_metrics(
     gaps_ns = stream.gaps_ns
     if gaps_ns:
         count, excess_ns, ratio = stalls(gaps_ns, expected.stall_ns)
-        metrics["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
+        metrics[CHUNK_GAP_MAX] = MetricValue(max(gaps_ns), source)
         metrics["stall_count"] = MetricValue(count, source)
         metrics["stall_duration"] = MetricValue(excess_ns, source)
         if ratio is not None:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-DURATION: Final = "duration"
-
 _MIN_RUNGS: Final = 2
 _OTHER_LOAD: Final = 0.05
 """Relative difference from which two rungs have two loads; random arrivals vary by some percent."""

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from latspan._model.metrics import DURATION
 from latspan._model.text import percent
 from latspan._study.capacity._curve import (
     MAX_FAILED,
@@ -25,7 +26,7 @@ from latspan._study.capacity._curve import (
     percentile_of,
     point_of,
 )
-from latspan._study.capacity._ladder import DURATION, Ladder, Rung, distinct_loads
+from latspan._study.capacity._ladder import Ladder, Rung, distinct_loads
 from latspan._study.capacity._model import Model
 
 MAX_UTILISATION: Final = 0.95

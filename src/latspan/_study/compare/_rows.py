@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN
 from latspan._study.compare._run import SEGMENT, Form, Run
 from latspan._study.stats import (
     RunTest,
@@ -185,7 +186,7 @@ def rows_of(
                 any(name in run.samples for run in side) for side in (before, after)
             ):
                 # A time per token has no floor: it counts once per token.
-                floor = 0.0 if name == "time_per_output_token" else floor_ns
+                floor = 0.0 if name == TIME_PER_OUTPUT_TOKEN else floor_ns
                 rows.append(row_of(name, each, _margin(each), floor))
     for name in segments:
         row = row_of(name, percentile, _margin(percentile), floor_ns)

@@ -20,7 +20,7 @@ import numpy as np
 
 from latspan._base.text import text_of
 from latspan._model.goals import Target
-from latspan._model.metrics import OF_PACE
+from latspan._model.metrics import DURATION, OF_PACE, TIME_TO_FIRST_TOKEN
 from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import Recording
 from latspan._model.segments import Kind
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 SEGMENT: Final = "segment."
 """Prefix of the names of segments among samples."""
 
-_DURATION: Final = "duration"
-_FIRST_TOKEN: Final = "time_to_first_token"
-_UNTIL: Final = (_DURATION, _FIRST_TOKEN)
+_UNTIL: Final = (DURATION, TIME_TO_FIRST_TOKEN)
 STRATA: Final = ("route", "inference_path", "model", "traffic_class")
 """Attributes that divide requests into strata; all are set before the call."""
 
@@ -423,8 +421,8 @@ def _table_of(run: Run) -> Table:
 def _run(run: Run, table: Table) -> Run:
     """Return a run with everything that follows from its table."""
     kind = table.kind
-    tables = {_DURATION: units_of(table, Goal(_DURATION, kind=kind))}
-    first = metric_of(_FIRST_TOKEN, kind)
+    tables = {DURATION: units_of(table, Goal(DURATION, kind=kind))}
+    first = metric_of(TIME_TO_FIRST_TOKEN, kind)
     until_first = units_of(table, Goal(first, kind=kind))
     if np.isfinite(until_first.low_ns).any() or _has_streams(table):
         tables[first] = until_first
@@ -468,7 +466,7 @@ def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Samp
     # Segments are compared over the completed requests: one that was left has no later segments.
     # A mask copies, so a slice is used where it can be.
     fine = slice(None) if table.completed.all() else table.completed
-    times, weight = table.segments[_DURATION].times_ns[fine], table.weight[fine]
+    times, weight = table.segments[DURATION].times_ns[fine], table.weight[fine]
     for index, name in enumerate(table.names):
         values = times[:, index]
         samples[SEGMENT + name] = Sample.between(values, values, weight)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from latspan._model.metrics import LATENCY_METRICS
+from latspan._model.metrics import DURATION, LATENCY_METRICS
 from latspan._model.recording import Population, Snapshot, snapshots_of, truncated_in
 from latspan._model.recording.folder import is_recording, open_recording, refuse_copies
 from latspan._model.segments import Kind, Outcome
@@ -116,14 +116,14 @@ def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
     Raises:
         RecordingError: The snapshot has no duration of a request or a call.
     """
-    present = {Kind(key.subject.kind) for key in snapshot.series if key.metric == "duration"}
+    present = {Kind(key.subject.kind) for key in snapshot.series if key.metric == DURATION}
     kind = next((each for each in _KINDS if each in present), None)
     if kind is None:
         raise RecordingError(
             f"{name_of_run} has no durations of requests or calls",
             hint="compare logs of any other program with: latspan histogram diff",
         )
-    durations = snapshot.metric("duration", kind=kind)
+    durations = snapshot.metric(DURATION, kind=kind)
     known = durations.population or Population(durations.histogram)
     samples: dict[str, Sample] = {}
     for metric, definition in LATENCY_METRICS.items():
@@ -156,7 +156,7 @@ def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
 
 def _strata(snapshot: Snapshot, kind: Kind) -> Iterator[Stratum]:
     for key, series in snapshot.series.items():
-        if key.metric == "duration" and key.kind is kind and series.histogram.count:
+        if key.metric == DURATION and key.kind is kind and series.histogram.count:
             named = {name: key.attribute(name) for name in STRATA}
             attributes = {name: value for name, value in named.items() if value is not None}
             yield Stratum(attributes, None, series.histogram.count)

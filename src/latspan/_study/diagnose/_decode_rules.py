@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._model.metrics import FIRST_TOKENS, OF_PACE
+from latspan._model.metrics import (
+    CHUNK_GAP_MAX,
+    FIRST_TOKENS,
+    OF_PACE,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+)
 from latspan._model.segments import SegmentName
 from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
@@ -110,8 +116,8 @@ def is_buffered(facts: Facts) -> bool:
     table, tail = facts.table, facts.attribution.tail
     held = np.nan_to_num(table.number("buffered")[tail]) > 0
     many = table.number("output_tokens")[tail] >= _SEVERAL
-    held |= many & (table.number("time_per_output_token")[tail] <= _AT_ONCE_NS)
-    longest = table.number("chunk_gap_max")[tail] >= _CLUMPS_APART * facts.leader.mean_ns
+    held |= many & (table.number(TIME_PER_OUTPUT_TOKEN)[tail] <= _AT_ONCE_NS)
+    longest = table.number(CHUNK_GAP_MAX)[tail] >= _CLUMPS_APART * facts.leader.mean_ns
     clumps = longest & (table.number("clumped")[tail] >= CLUMPED)
     return bool((held | clumps).mean() >= _MOSTLY)
 
@@ -139,7 +145,7 @@ def buffered(facts: Facts) -> Finding:
 def decode(facts: Facts) -> Finding | None:
     """Return the finding on the time in which the model writes the answer."""
     if facts.table.goal.metric in FIRST_TOKENS and (
-        facts.table.goal.metric == FIRST_TOKENS[0] or is_buffered(facts)
+        facts.table.goal.metric == TIME_TO_FIRST_TOKEN or is_buffered(facts)
     ):
         # The first token was generated, and did not arrive.
         return buffered(facts)
@@ -213,14 +219,14 @@ def _number_of(facts: Facts) -> NDArray[np.float64]:
 def _stalled(facts: Facts) -> NDArray[np.float64]:
     """Return the stalled time of each stream, per token if the goal metric is."""
     stalled = np.nan_to_num(facts.table.number("stalled"))
-    if facts.table.goal.metric == OF_PACE[0]:
+    if facts.table.goal.metric == TIME_PER_OUTPUT_TOKEN:
         return stalled / np.maximum(np.nan_to_num(_tokens(facts), nan=1.0) - 1, 1)
     return stalled
 
 
 def _pace_ns(facts: Facts) -> NDArray[np.float64]:
     """Return the time per token of each stream without its stalls, NaN if it is unknown."""
-    if facts.table.goal.metric == OF_PACE[1]:
+    if facts.table.goal.metric == CHUNK_GAP_MAX:
         return facts.table.number("chunk_gap_median")
     number = _number_of(facts)
     time = np.clip(facts.table.segment(SegmentName.DECODE) - _stalled(facts), 0, None)
@@ -488,7 +494,7 @@ def _interfering(evidence: tuple[str, ...]) -> Finding:
 def _stalls(facts: Facts) -> Finding | None:
     """Return the finding on long gaps in otherwise even streams; ``None`` if there are none."""
     table, tail, typical = facts.table, facts.attribution.tail, facts.attribution.typical
-    longest, usual = table.number("chunk_gap_max"), table.number("chunk_gap_median")
+    longest, usual = table.number(CHUNK_GAP_MAX), table.number("chunk_gap_median")
     stalled = _stalled(facts)
     if not np.isfinite(usual[tail]).any() or not len(typical):
         return None
@@ -582,7 +588,7 @@ def prompts_met(facts: Facts) -> NDArray[np.float64]:
     size, _ = _prompt_sizes(facts)
     size = np.nan_to_num(size)
     start = facts.table.start_ns.astype(np.float64)
-    first = start + np.nan_to_num(facts.table.number("time_to_first_token"))
+    first = start + np.nan_to_num(facts.table.number(TIME_TO_FIRST_TOKEN))
     lasts = float(np.median(start + facts.table.duration_ns - first))
     met = np.zeros(len(facts.table))
     for server in facts.servers:
@@ -607,7 +613,7 @@ def _meets_prefills(facts: Facts, delays_ns: NDArray[np.float64]) -> bool:
     """
     table, tail = facts.table, facts.attribution.tail
     size, work = _prompt_sizes(facts)
-    first_ns = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
+    first_ns = np.nan_to_num(table.number(TIME_TO_FIRST_TOKEN), nan=0.0)
     start = table.start_ns.astype(np.float64)
     first, end = start + first_ns, start + table.duration_ns
     begin = first - np.minimum(work, first_ns)

@@ -16,6 +16,7 @@ import numpy as np
 
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_MS
+from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from latspan._model.segments import SegmentName, Source
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CALIBRATING: Final = Goal("time_to_first_token", 50)
+CALIBRATING: Final = Goal(TIME_TO_FIRST_TOKEN, 50)
 """Goal of the table of a calibration."""
 
 _DIVIDED: Final = (SegmentName.QUEUE.value, SegmentName.PREFILL.value)
@@ -109,10 +110,10 @@ def calibrate(table: RequestTable) -> Calibration | None:
         ``None`` if fewer than ten units have a time and a number of tokens.
     """
     tokens = _uncached(table)
-    line = fitted(tokens, table.number("time_to_first_token"))
+    line = fitted(tokens, table.number(TIME_TO_FIRST_TOKEN))
     if line is None:
         return None
-    tpot = table.number("time_per_output_token")
+    tpot = table.number(TIME_PER_OUTPUT_TOKEN)
     return Calibration(
         max(0.0, line.intercept),
         max(0.0, line.slope),

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from latspan._model.goals import PercentileGoal, parse_percentile_goal
-from latspan._model.metrics import FIRST_TOKENS, OF_PACE
+from latspan._model.metrics import DURATION, FIRST_TOKENS, OF_PACE
 from latspan._model.segments import Kind
 from latspan.errors import ConfigError
 
-DURATION: Final = "duration"
 _EXPLAINED: Final = (DURATION, *FIRST_TOKENS, *OF_PACE)
 """Metrics that segments add up to, so that their time can be divided among them."""
 

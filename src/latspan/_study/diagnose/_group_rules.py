@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from latspan._model.metrics import OF_PACE
+from latspan._model.metrics import OF_PACE, TIME_TO_FIRST_TOKEN
 from latspan._model.segments import SegmentName
 from latspan._model.text import percent
 from latspan._model.units import rounded_ms
@@ -282,7 +282,7 @@ def _overtaken(facts: Facts) -> NDArray[np.bool_]:
     """Return which units leave the queue clearly after one that came clearly later."""
     table, waits = facts.table, facts.table.segment(SegmentName.QUEUE)
     work = table.segment(SegmentName.MODEL_LOAD, SegmentName.PREFILL, SegmentName.REASONING)
-    left = table.start_ns + table.number("time_to_first_token") - work
+    left = table.start_ns + table.number(TIME_TO_FIRST_TOKEN) - work
     known = np.flatnonzero(np.isfinite(left))
     left = left[known]
     came = left - waits[known]

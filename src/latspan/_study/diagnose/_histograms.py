@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from latspan._model.censoring import Bounds
+from latspan._model.metrics import DURATION
 from latspan._model.recording import Distribution, Population, Snapshot, snapshots_of, truncated_in
 from latspan._model.segments import KIND_NOUNS, Kind
 from latspan._model.text import count
 from latspan._model.units import rounded_ms
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis
-from latspan._study.diagnose._goal import DURATION, Goal
+from latspan._study.diagnose._goal import Goal
 from latspan._study.stats import TargetVerdict, Verdict, target_verdict
 from latspan._study.table import metric_of
 from latspan.errors import RecordingError

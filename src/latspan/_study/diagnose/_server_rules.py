@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._model.metrics import FIRST_TOKENS
+from latspan._model.metrics import TIME_TO_FIRST_TOKEN
 from latspan._model.segments import SegmentName
 from latspan._model.text import count, percent
 from latspan._model.units import rounded_ms
@@ -572,7 +572,7 @@ def _reasoning_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | No
 def _answer_explains(facts: Facts, wait: NDArray[np.float64]) -> Finding | None:
     """Return the finding that a response without a stream takes long because it is long."""
     tokens = facts.table.number("output_tokens")
-    if np.isfinite(facts.table.number(FIRST_TOKENS[0])).any():
+    if np.isfinite(facts.table.number(TIME_TO_FIRST_TOKEN)).any():
         return None
     found = facts.explained_by(wait, tokens)
     if found is None:

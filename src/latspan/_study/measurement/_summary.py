@@ -9,7 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from latspan._model.goals import Target
-from latspan._model.metrics import FIRST_TOKENS, OF_REQUESTS
+from latspan._model.metrics import (
+    DURATION,
+    FIRST_TOKENS,
+    OF_REQUESTS,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+)
 from latspan._model.recording.folder import Recording
 from latspan._model.segments import Kind, Outcome
 from latspan._study.measurement._collected import StepRequests, observed_conditions
@@ -20,10 +26,10 @@ from latspan._study.table import Table, read_table
 from latspan.errors import ConfigError, RecordingError
 
 _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
-    Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token"),
+    Kind.CALL: (DURATION, TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN),
     Kind.REQUEST: OF_REQUESTS,
 }
-_RATES: Final = frozenset({"time_per_output_token"})
+_RATES: Final = frozenset({TIME_PER_OUTPUT_TOKEN})
 """Metrics that do not begin with the request, so they exclude the wait to be sent."""
 
 
@@ -265,7 +271,7 @@ def _shortest(latencies: Mapping[tuple[str, Origin], Latency], targets: Sequence
     That is the metrics of the targets; without targets, the wait for the first token and the
     duration.
     """
-    metrics = {target.metric for target in targets} or {*FIRST_TOKENS, "duration"}
+    metrics = {target.metric for target in targets} or {*FIRST_TOKENS, DURATION}
     values = [each.values_ns for (metric, _), each in latencies.items() if metric in metrics]
     return min((float(np.median(each)) for each in values if len(each)), default=0.0)
 

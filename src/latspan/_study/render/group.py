@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from latspan._base.clock import SystemClock
+from latspan._model.metrics import DURATION, TIME_TO_FIRST_TOKEN
 from latspan._model.recording import Recorder, RequestRecord, Snapshot
 from latspan._model.recording.folder import LineCounter, row_of_record
 from latspan._model.segments import Kind, SegmentName, Side, Stage
@@ -85,7 +86,7 @@ class Group:
         """Return how many values the table of segments has of each outcome."""
         outcomes: Counter[str] = Counter()
         for key, series in self.snapshot.series.items():
-            if key.metric == "duration" and key.kind == self.kind and key.subject.outcome:
+            if key.metric == DURATION and key.kind == self.kind and key.subject.outcome:
                 outcomes[key.subject.outcome] += series.histogram.count
         return outcomes
 
@@ -107,7 +108,7 @@ def calls_in(snapshot: Snapshot) -> Group:
         each for each in snapshot.records if each.kind is Kind.CALL and each.side is Side.CLIENT
     )
     # Not `snapshot.count`, which logs why a snapshot is empty: a report shows the reason itself.
-    total = snapshot.metric("duration", kind=Kind.CALL).count()
+    total = snapshot.metric(DURATION, kind=Kind.CALL).count()
     return Group("call", Kind.CALL, records, snapshot, total, is_live=bool(snapshot.recorders))
 
 
@@ -169,7 +170,7 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
     total = sum(
         series.histogram.count
         for key, series in snapshot.series.items()
-        if (key.metric, key.kind, key.subject.side) == ("duration", Kind.REQUEST, side)
+        if (key.metric, key.kind, key.subject.side) == (DURATION, Kind.REQUEST, side)
     )
     left_out = found - len(records)
     is_live = bool(snapshot.recorders)
@@ -193,7 +194,7 @@ def _has_content(record: RequestRecord) -> bool:
     return (
         any(segment.name not in _WITHOUT_CONTENT for segment in record.segments)
         or record.tokens.output is not None
-        or "time_to_first_token" in record.metrics
+        or TIME_TO_FIRST_TOKEN in record.metrics
     )
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from latspan._base.nanoseconds import to_seconds
-from latspan._model.metrics import LATENCY_METRICS, Metric
+from latspan._model.metrics import DURATION, LATENCY_METRICS, Metric
 from latspan._model.recording import Distribution, RequestRecord, Snapshot
 from latspan._model.units import TimeUnit, in_metric_unit
 from latspan._study.render.group import Group, calls_in, requests_in, served_in
@@ -91,7 +91,7 @@ def _request(call: RequestRecord) -> dict[str, object]:
 
 
 def _single_value(call: RequestRecord, metric: Metric) -> float | None:
-    if metric.name == "duration":
+    if metric.name == DURATION:
         return to_seconds(call.duration_ns)
     value = call.metrics.get(metric.name)
     if value is None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._model.goals import Target
-from latspan._model.metrics import metric_named
+from latspan._model.metrics import DURATION, metric_named
 from latspan._model.recording import text_of_unknown
 from latspan._model.segments import KIND_NOUNS, Side
 from latspan._model.text import FAINT, needs
@@ -129,7 +129,7 @@ def _further_medians(card: Card) -> Iterator[str]:
 
 def _percentile_name(metric: str, percentile: float) -> str:
     name = metric_named(metric).abbreviation
-    return f"p{percentile}" if name == "duration" else f"{name} p{percentile}"
+    return f"p{percentile}" if name == DURATION else f"{name} p{percentile}"
 
 
 def _target_name(target: Target) -> str:

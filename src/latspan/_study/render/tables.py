@@ -16,7 +16,14 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._model.censoring import Bounds
-from latspan._model.metrics import METRICS, OF_REQUESTS
+from latspan._model.metrics import (
+    CHUNK_GAP,
+    DURATION,
+    METRICS,
+    OF_REQUESTS,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+)
 from latspan._model.recording import Distribution, text_of_unknown
 from latspan._model.segments import Kind, Outcome, SegmentName
 from latspan._model.text import FAINT, count, in_words, letters, listed, needs, percent, style_of
@@ -33,7 +40,7 @@ _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES
 _SHARE_BAR_WIDTH: Final = 8
 
 _METRICS_OF: Final[dict[Kind, tuple[str, ...]]] = {
-    Kind.CALL: ("duration", "time_to_first_token", "time_per_output_token", "chunk_gap"),
+    Kind.CALL: (DURATION, TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, CHUNK_GAP),
     Kind.REQUEST: OF_REQUESTS,
 }
 
@@ -148,7 +155,7 @@ class MetricsTable:
         """Yield lines on the streams whose TPOT is not known because they report no counts."""
         if self.group.kind is not Kind.CALL:
             return
-        streams = [each for each in self.group.records if "time_to_first_token" in each.metrics]
+        streams = [each for each in self.group.records if TIME_TO_FIRST_TOKEN in each.metrics]
         silent = sum(each.tokens.output is None for each in streams)
         if silent:
             reports = "reports" if silent == 1 else "report"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._model.goals import InferencePath, Target
-from latspan._model.metrics import FIRST_TOKENS
+from latspan._model.metrics import DURATION, FIRST_TOKENS
 from latspan._model.recording import (
     RequestRecord,
     Series,
@@ -140,7 +140,7 @@ class ScorecardBuilder:
         self._estimated = False
         self._too_long: dict[Cycle, int] = dict.fromkeys(self._cycles, 0)
         targets = [each.metric for path in paths for each in path.targets]
-        self._metrics = tuple(dict.fromkeys(("duration", *FIRST_TOKENS, *targets)))
+        self._metrics = tuple(dict.fromkeys((DURATION, *FIRST_TOKENS, *targets)))
 
     def reader(self, *, is_load: bool = False) -> OutermostReader:
         """
@@ -285,7 +285,7 @@ class ScorecardBuilder:
             applies = any(not key.is_at_least for key in found)
             population = population_of(found, undocumented)
             tally.add_population(metric, population, targets, applies=applies)
-            if metric == "duration":
+            if metric == DURATION:
                 for key, histogram in found.items():
                     outcome = Outcome(key.subject.outcome or Outcome.COMPLETED)
                     tally.count(outcome, histogram.count, histogram.count)
@@ -373,8 +373,8 @@ class ScorecardBuilder:
         }
         first_token = next((each for each in FIRST_TOKENS if each in held), None)
         wanted = {first_token, *(each.metric for each in targets)}
-        if "duration" in held or first_token is None:
-            wanted.add("duration")
+        if DURATION in held or first_token is None:
+            wanted.add(DURATION)
         metrics = tuple(metric for metric in self._metrics if metric in wanted)
         rows = {
             cycle: [

@@ -9,6 +9,7 @@ import numpy as np
 
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.goals import Target
+from latspan._model.metrics import DURATION
 from latspan._model.segments import Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._tally import Buckets, Group, Misses, Tally
@@ -117,7 +118,7 @@ def _tally(
         _add_metric(tally, metric, held, weight, limits_ns)
         if held.failed.any():
             # A failed request may be of a kind that has no first token at all.
-            has_metric = (metric == "duration") | (table.streamed[rows] == _STREAM)
+            has_metric = (metric == DURATION) | (table.streamed[rows] == _STREAM)
             tally.metric(metric).applies |= bool((held.failed & has_metric).any())
     if targets:
         _add_joint(tally, [known[each.metric] for each in targets], rows, weight, targets)

@@ -20,7 +20,14 @@ import numpy as np
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.censoring import open_gap_ns, waited_ns
-from latspan._model.metrics import FIRST_TOKENS, FIRST_WAITS, LATENCY_METRICS, OF_PACE
+from latspan._model.metrics import (
+    DURATION,
+    FIRST_TOKENS,
+    FIRST_WAITS,
+    LATENCY_METRICS,
+    OF_PACE,
+    TIME_TO_FIRST_TOKEN,
+)
 from latspan._model.segments import Kind, Outcome, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 
@@ -40,14 +47,13 @@ _SOURCE_CODES: Final = {source.value: code for code, source in enumerate(SOURCES
 _PHASE_CODES: Final[dict[object, int]] = {phase: code for code, phase in enumerate(PHASES)}
 _IS_INCOMPLETE: Final = np.array([outcome is not Outcome.COMPLETED for outcome in OUTCOMES])
 
-_FIRST_TOKEN: Final = FIRST_TOKENS[0]
 _AFTER_LAST_TOKEN: Final = frozenset({SegmentName.STREAM_CLOSE, SegmentName.POSTPROCESS})
 
 _CONNECTING: Final = frozenset({SegmentName.DNS, SegmentName.TCP, SegmentName.TLS})
 """Parts of the opening of a connection count as one segment, because one lever shortens all."""
 
 _METRICS: Final = tuple(
-    name for name, each in LATENCY_METRICS.items() if not each.distribution and name != "duration"
+    name for name, each in LATENCY_METRICS.items() if not each.distribution and name != DURATION
 )
 _COUNTS: Final = ("input", "cached", "output", "reasoning")
 _DETAIL_NUMBERS: Final = {
@@ -426,8 +432,8 @@ class Chunk:
             since = np.zeros(size)
             of_pace = metric in OF_PACE
             if of_pace:
-                since = np.nan_to_num(self.columns.get(_FIRST_TOKEN, limit), nan=np.inf)
-            elif metric != "duration" and metric in self.columns:
+                since = np.nan_to_num(self.columns.get(TIME_TO_FIRST_TOKEN, limit), nan=np.inf)
+            elif metric != DURATION and metric in self.columns:
                 value = self.columns[metric]
                 limit = np.where(np.isnan(value), limit, value)
             length = np.clip(np.minimum(end, limit[row]) - np.maximum(begin, since[row]), 0, None)
@@ -458,7 +464,7 @@ class Chunk:
         incomplete = [at for at, code in enumerate(outcomes) if _IS_INCOMPLETE[code]]
         if not incomplete:
             return
-        first = self.columns.get("time_to_first_token")
+        first = self.columns.get(TIME_TO_FIRST_TOKEN)
         gaps, waits = np.full(len(listed), nan), np.full(len(listed), nan)
         for at in incomplete:
             segments = [Segment(name, start, end) for name, start, end, _ in listed[at]]

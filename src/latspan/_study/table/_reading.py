@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from latspan import semconv
+from latspan._model.metrics import DURATION, TIME_TO_FIRST_TOKEN, TIME_TO_FIRST_VISIBLE_TOKEN
 from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import (
     LineChunk,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 _CHUNK: Final = 256
 """Number of records that are added at once: so few that they stay in the processor's caches."""
 
-_FIRST_TOKEN: Final = "time_to_first_token"
-_FIRST_VISIBLE: Final = "time_to_first_visible_token"
 
 _OF_TABLES: Final = {
     "start_ns": np.int64,
@@ -55,12 +54,16 @@ _LINKS: Final = ("scope_id", "parent_id")
 
 def metric_of(metric: str, kind: Kind) -> str:
     """Return the metric of a kind: a request only has the time until its user sees something."""
-    return _FIRST_VISIBLE if kind is Kind.REQUEST and metric == _FIRST_TOKEN else metric
+    return (
+        TIME_TO_FIRST_VISIBLE_TOKEN
+        if kind is Kind.REQUEST and metric == TIME_TO_FIRST_TOKEN
+        else metric
+    )
 
 
 def read_table(
     recording: Recording,
-    until: Sequence[str] = ("duration",),
+    until: Sequence[str] = (DURATION,),
     *,
     kind: Kind | None = None,
     attributes: Collection[str] = (),
@@ -143,7 +146,7 @@ def rows_of_records(records: Iterable[RequestRecord], reader: Rows) -> None:
 
 def table_of_records(
     records: Iterable[RequestRecord],
-    until: Sequence[str] = ("duration",),
+    until: Sequence[str] = (DURATION,),
     *,
     kind: Kind | None = None,
     attributes: Collection[str] = (),
@@ -180,7 +183,7 @@ class TableReader:
 
     def __init__(
         self,
-        until: Sequence[str] = ("duration",),
+        until: Sequence[str] = (DURATION,),
         *,
         kind: Kind | None = None,
         attributes: Collection[str] = (),

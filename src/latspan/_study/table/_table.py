@@ -18,7 +18,7 @@ import numpy as np
 
 from latspan._base.shown import printable
 from latspan._model.censoring import State, state_of
-from latspan._model.metrics import FIRST_WAITS, FROM_START
+from latspan._model.metrics import CHUNK_GAP_MAX, DURATION, FIRST_WAITS, FROM_START
 from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Source
 from latspan._model.text import listed
 from latspan._study.table._columns import OUTCOMES, PHASES
@@ -188,9 +188,7 @@ class Table:
             metric: Name of a metric that has at most one value per request.
             from_schedule: Whether the wait of a load test to be sent counts.
         """
-        values = (
-            self.duration_ns.astype(np.float64) if metric == "duration" else self.number(metric)
-        )
+        values = self.duration_ns.astype(np.float64) if metric == DURATION else self.number(metric)
         has_value = ~np.isnan(values)
         streamed = self.streamed
         if metric in FIRST_WAITS and not has_value.any() and not (streamed == 1).any():
@@ -201,7 +199,7 @@ class Table:
         bound = values
         if metric in FIRST_WAITS:
             bound = np.where(has_value, values, self.number("waited_ns"))
-        elif metric == "chunk_gap_max" and "open_gap_ns" in self.numbers:
+        elif metric == CHUNK_GAP_MAX and "open_gap_ns" in self.numbers:
             bound = np.fmax(values, np.where(self.cut, self.number("open_gap_ns"), nan))
         if from_schedule and metric in FROM_START:
             bound = bound + self.lag_ns

@@ -15,7 +15,7 @@ from typing import Final
 
 from latspan import semconv
 from latspan._model.evidence.gen_ai_latency import read_span
-from latspan._model.metrics import MetricValue
+from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, MetricValue
 from latspan._model.segments import SegmentName, Source
 from latspan._model.timeline._reconcile import Observed, reconcile
 from latspan._study.traces._dialects import INSTRUMENTATIONS, Dialect
@@ -97,13 +97,13 @@ def server_metrics(row: SpanRow) -> dict[str, MetricValue]:
     metrics: dict[str, MetricValue] = {}
     first_ns = seconds_as_ns(row.attributes.get(_TIME_TO_FIRST_TOKEN))
     if first_ns is not None:
-        metrics["time_to_first_token"] = MetricValue(first_ns, Source.SERVER_REPORTED)
+        metrics[TIME_TO_FIRST_TOKEN] = MetricValue(first_ns, Source.SERVER_REPORTED)
     report = read_span(row.attributes)
     tokens = row.attributes.get(semconv.GEN_AI_USAGE_OUTPUT_TOKENS)
     decode_ns = None if report is None else report.decode_ns
     if decode_ns is not None and decode_ns >= 0 and isinstance(tokens, int) and tokens > 1:
         per_token_ns = round(decode_ns / (tokens - 1))
-        metrics["time_per_output_token"] = MetricValue(per_token_ns, Source.SERVER_REPORTED)
+        metrics[TIME_PER_OUTPUT_TOKEN] = MetricValue(per_token_ns, Source.SERVER_REPORTED)
     return metrics
 
 

@@ -22,7 +22,15 @@ from typing import Any, Final, cast
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._base.shown import address
-from latspan._model.metrics import MetricValue, time_per_output_token
+from latspan._model.metrics import (
+    DURATION,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_CHUNK,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN,
+    MetricValue,
+    time_per_output_token,
+)
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Mark, Outcome, Segment, SegmentName, Source
 from latspan._model.text import count
@@ -281,11 +289,11 @@ def _segments(marks: Mapping[Mark, int], duration_ns: int, outcome: Outcome) -> 
 def _metrics(
     marks: Mapping[Mark, int], duration_ns: int, tokens: TokenCounts, outcome: Outcome
 ) -> dict[str, MetricValue]:
-    metrics = {"duration": MetricValue(duration_ns)}
+    metrics = {DURATION: MetricValue(duration_ns)}
     for name, mark in (
-        ("time_to_first_chunk", Mark.FIRST_CHUNK),
-        ("time_to_first_token", Mark.FIRST_TOKEN),
-        ("time_to_first_visible_token", Mark.FIRST_VISIBLE),
+        (TIME_TO_FIRST_CHUNK, Mark.FIRST_CHUNK),
+        (TIME_TO_FIRST_TOKEN, Mark.FIRST_TOKEN),
+        (TIME_TO_FIRST_VISIBLE_TOKEN, Mark.FIRST_VISIBLE),
     ):
         if mark in marks:
             metrics[name] = MetricValue(marks[mark])
@@ -294,7 +302,7 @@ def _metrics(
         generation_ns = marks[Mark.LAST_TOKEN] - marks[Mark.FIRST_TOKEN]
         each_ns = time_per_output_token(generation_ns, tokens.output)
         if each_ns is not None and generation_ns > 0:
-            metrics["time_per_output_token"] = MetricValue(each_ns)
+            metrics[TIME_PER_OUTPUT_TOKEN] = MetricValue(each_ns)
     return metrics
 
 

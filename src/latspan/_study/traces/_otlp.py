@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._model.metrics import METRICS, SPAN_ATTRIBUTES, MetricValue
+from latspan._model.metrics import (
+    CHUNK_GAP_MAX,
+    DURATION,
+    METRICS,
+    SPAN_ATTRIBUTES,
+    TIME_TO_FIRST_CHUNK,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN,
+    MetricValue,
+)
 from latspan._model.recording import RequestRecord, details_of
 from latspan._model.recording.folder._checks import LOOKED_UP, MAX_NUMBER
 from latspan._model.segments import (
@@ -49,12 +58,12 @@ from latspan._study.traces._tiling import Piece, innermost, segments_without_spa
 _SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
 _METRICS: Final[Mapping[str, str]] = {
     **SPAN_ATTRIBUTES,
-    "time_to_first_chunk": semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+    TIME_TO_FIRST_CHUNK: semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
 }
 _MARKS: Final = {
-    "time_to_first_chunk": Mark.FIRST_CHUNK,
-    "time_to_first_token": Mark.FIRST_TOKEN,
-    "time_to_first_visible_token": Mark.FIRST_VISIBLE,
+    TIME_TO_FIRST_CHUNK: Mark.FIRST_CHUNK,
+    TIME_TO_FIRST_TOKEN: Mark.FIRST_TOKEN,
+    TIME_TO_FIRST_VISIBLE_TOKEN: Mark.FIRST_VISIBLE,
 }
 _IDENTIFYING: Final = ("inference_path", "route", "traffic_class", "tenant", "model", "provider")
 _AFTER_HEADERS: Final = frozenset({SegmentName.UNATTRIBUTED, SegmentName.POSTPROCESS})
@@ -297,7 +306,7 @@ class _Trees:
         gaps = chunk_gaps(row)
         metrics = {**_metrics(row), **server_metrics(row)}
         if gaps:
-            metrics["chunk_gap_max"] = max(gaps, key=lambda gap: gap.value)
+            metrics[CHUNK_GAP_MAX] = max(gaps, key=lambda gap: gap.value)
         attributes = _attributes(row)
         route = self._route_above(identity)
         if route is not None:
@@ -440,7 +449,7 @@ def _outcome(row: SpanRow) -> Outcome:
 
 
 def _metrics(row: SpanRow) -> dict[str, MetricValue]:
-    metrics = {"duration": MetricValue(row.end_ns - row.start_ns)}
+    metrics = {DURATION: MetricValue(row.end_ns - row.start_ns)}
     listed: object = row.attributes.get(semconv.LATSPAN_ESTIMATED_ATTRIBUTES)
     estimated = cast("list[object]", listed) if isinstance(listed, list) else []
     for name, attribute in _METRICS.items():

@@ -9,7 +9,7 @@ from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S, to_seconds
 from latspan._live.otel.spans._children import spanless_names
 from latspan._live.otel.spans._span import AttributeValue
-from latspan._model.metrics import METRICS, SPAN_ATTRIBUTES, MetricValue
+from latspan._model.metrics import METRICS, SPAN_ATTRIBUTES, TIME_TO_FIRST_CHUNK, MetricValue
 from latspan._model.segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
 from latspan._model.timeline import Timeline
 from latspan._model.tokens import TokenCounts
@@ -24,7 +24,7 @@ _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
 """Attribute and unit of each metric that spans have."""
 
 _OF_CALLS: Final[Mapping[str, tuple[str, MetricUnit]]] = {
-    "time_to_first_chunk": (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, "s"),
+    TIME_TO_FIRST_CHUNK: (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, "s"),
     **_NAMED,
 }
 """The same for calls, for which the conventions define one more attribute."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from latspan import semconv
 from latspan._base.nanoseconds import to_seconds
 from latspan._base.spelling import nearest
-from latspan._model.metrics import FROM_START, METRIC_NAMES, METRICS, Metric, metric_named
+from latspan._model.metrics import DURATION, FROM_START, METRIC_NAMES, METRICS, Metric, metric_named
 from latspan._model.recording._series import ATTRIBUTES
 from latspan._model.segments import SegmentName
 from latspan._model.units import in_metric_unit
@@ -175,7 +175,7 @@ def _names_in(row: Mapping[str, Any]) -> Iterator[str]:
     scheduled = isinstance(_dispatch_lag(row), float | int)
     if scheduled:
         yield "dispatch_lag"
-    for name in dict.fromkeys(("duration", *metrics)):
+    for name in dict.fromkeys((DURATION, *metrics)):
         if name in METRICS:
             yield name
             if scheduled and name in FROM_START:
@@ -219,7 +219,7 @@ def _tokens(name: str, row: Mapping[str, Any]) -> int | None:
 
 
 def _metric(metric: Metric, row: Mapping[str, Any]) -> float | None:
-    if metric.name == "duration":
+    if metric.name == DURATION:
         return to_seconds(row["duration_ns"])
     value = row.get("metrics", {}).get(metric.name)
     if value is None:

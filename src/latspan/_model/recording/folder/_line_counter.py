@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from latspan import semconv
 from latspan._base.clock import SystemClock
+from latspan._model.metrics import DURATION
 from latspan._model.recording._recorder import Recorder
 from latspan._model.recording._series import SeriesKey
 from latspan._model.recording._values import keys_of, values_of
@@ -209,7 +210,7 @@ def _values_of(rows: Sequence[_Row]) -> _Values:
     single.append([row["duration_ns"] for row in rows])
     metrics = [row.get("metrics", _NONE) for row in rows]
     for metric, value in metrics[0].items():
-        if metric == "duration":
+        if metric == DURATION:
             continue
         is_alone = type(value) is int
         single.append([each[metric] if is_alone else each[metric][0] for each in metrics])
