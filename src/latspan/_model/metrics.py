@@ -72,6 +72,8 @@ class Trait(Enum):
     MORE_IS_BETTER = auto()
     FELT_SPEED = auto()
     """Shown in the table of the felt speed."""
+    DIVISIBLE = auto()
+    """A diagnosis can divide it among segments, which add up to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ LATENCY_METRICS: Final = _by_name(
         "never",
         "OpenTelemetry GenAI conventions, gen_ai.client.operation.duration",
         label="duration",
-        traits=_traits(Trait.FROM_START, Trait.OF_REQUESTS),
+        traits=_traits(Trait.FROM_START, Trait.OF_REQUESTS, Trait.DIVISIBLE),
     ),
     Metric(
         TIME_TO_FIRST_CHUNK,
@@ -193,7 +195,7 @@ LATENCY_METRICS: Final = _by_name(
         "latspan; the token-bearing rule of guidellm and genai-perf",
         ("ttft",),
         label="TTFT, first token",
-        traits=_traits(Trait.FROM_START, Trait.FIRST_WAIT, Trait.FIRST_TOKEN),
+        traits=_traits(Trait.FROM_START, Trait.FIRST_WAIT, Trait.FIRST_TOKEN, Trait.DIVISIBLE),
         attribute=semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
         exported=Exported(
             semconv.METRIC_TIME_TO_FIRST_TOKEN,
@@ -216,6 +218,7 @@ LATENCY_METRICS: Final = _by_name(
             Trait.FIRST_WAIT,
             Trait.FIRST_TOKEN,
             Trait.FELT_SPEED,
+            Trait.DIVISIBLE,
         ),
         attribute=semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
         exported=Exported(
@@ -234,7 +237,7 @@ LATENCY_METRICS: Final = _by_name(
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
         label="TPOT, per output token",
-        traits=_traits(Trait.PACE),
+        traits=_traits(Trait.PACE, Trait.DIVISIBLE),
         attribute=semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
         exported=Exported(
             semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
@@ -265,7 +268,7 @@ LATENCY_METRICS: Final = _by_name(
         "same as chunk_gap",
         "latspan",
         label="longest gap",
-        traits=_traits(Trait.PACE, Trait.GROWS, Trait.FELT_SPEED),
+        traits=_traits(Trait.PACE, Trait.GROWS, Trait.FELT_SPEED, Trait.DIVISIBLE),
         attribute=semconv.LATSPAN_CHUNK_GAP_MAX,
     ),
     Metric(
@@ -354,6 +357,7 @@ FIRST_TOKENS: Final = _with(Trait.FIRST_TOKEN)
 GROWING: Final = frozenset(_with(Trait.GROWS))
 MORE_IS_BETTER: Final = frozenset(_with(Trait.MORE_IS_BETTER))
 FELT_SPEED: Final = _with(Trait.FELT_SPEED)
+DIVISIBLE: Final = _with(Trait.DIVISIBLE)
 
 SPAN_ATTRIBUTES: Final = {
     name: metric.attribute for name, metric in LATENCY_METRICS.items() if metric.attribute

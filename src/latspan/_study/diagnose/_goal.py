@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from latspan._model.goals import PercentileGoal, parse_percentile_goal
-from latspan._model.metrics import DURATION, FIRST_TOKENS, OF_PACE
+from latspan._model.metrics import DIVISIBLE, DURATION, OF_PACE
 from latspan._model.segments import Kind
 from latspan.errors import ConfigError
-
-_EXPLAINED: Final = (DURATION, *FIRST_TOKENS, *OF_PACE)
-"""Metrics that segments add up to, so that their time can be divided among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +33,10 @@ class Goal(PercentileGoal):
     def __post_init__(self) -> None:
         # A class with slots is created twice, so super() without arguments fails in it.
         PercentileGoal.__post_init__(self)
-        if self.metric not in _EXPLAINED:
+        if self.metric not in DIVISIBLE:
             raise ConfigError(
                 f"'{self.metric}' cannot be divided into segments",
-                hint=f"use one of {', '.join(_EXPLAINED)}",
+                hint=f"use one of {', '.join(DIVISIBLE)}",
             )
         if self.kind is None and self.metric in OF_PACE:
             # A request with several calls has no pace of its own.

@@ -81,12 +81,15 @@ _CALIBRATE: Final = (
 )
 """Lever of a wait that nothing divides."""
 
+_MORE_CAPACITY: Final = "add capacity (slots, replicas) or lower the load"
+_QUEUE_STAYS: Final = "the queue stays at half the load"
+
 _BEHIND: Final = {
     SegmentName.QUEUE: (
         Cause.UNDER_CAPACITY,
         "in the server's queue",
-        "add capacity (slots, replicas) or lower the load",
-        "the queue stays at half the load",
+        _MORE_CAPACITY,
+        _QUEUE_STAYS,
     ),
     SegmentName.GATEWAY: (
         Cause.GATEWAY_QUEUE,
@@ -171,9 +174,9 @@ def queue(facts: Facts) -> Finding | None:
     return Finding(
         Cause.UNDER_CAPACITY,
         f"requests wait {where}",
-        "add capacity (slots, replicas) or lower the load",
+        _MORE_CAPACITY,
         tuple(evidence),
-        "the queue stays at half the load",
+        _QUEUE_STAYS,
         segments,
     )
 
