@@ -15,7 +15,15 @@ import numpy as np
 from diagnosis._cells import Cell, Evidence
 from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import open_recording
-from latspan._study.diagnose import Conclusion, Diagnosis, diagnose, parse_goal, table_of
+from latspan._study.diagnose import (
+    CALIBRATING,
+    Conclusion,
+    Diagnosis,
+    calibrate,
+    diagnose,
+    parse_goal,
+    table_of,
+)
 from support.simulation import (
     FAULTS,
     HEALTHY,
@@ -90,7 +98,7 @@ def judged(cell: Cell) -> Judged | None:
     goal = _goal(cell)
     calibration = None
     if cell.evidence is Evidence.CALIBRATED:
-        calibration = _calibration(cell)
+        calibration = calibrate(table_of(_calibration(cell), CALIBRATING))
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_recording(folder, _records(scenario, cell.seed))

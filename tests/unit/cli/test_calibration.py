@@ -17,6 +17,7 @@ from support.measurements import call, load_test, step
 
 pytest.importorskip("rich", reason="the extra study is not installed")
 
+_TRACES = str(Path(__file__).parents[2] / "data" / "collector-0.159.0.jsonl")
 _CLOSED: dict[str, Any] = {"load": {"pattern": "closed", "concurrency": 1}}
 
 
@@ -113,6 +114,16 @@ def test_an_invalid_calibration_is_named(
     diagnosis = json.loads(capsys.readouterr().out)
     assert diagnosis["cause"]["name"] == cause
     assert f"The calibration {alone.folder} {note}" in " ".join(diagnosis["notes"])
+
+
+def test_an_invalid_calibration_of_traces_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rule does not depend on the source of the requests."""
+    alone = _alone(tmp_path / "alone", lag_s=0.5)
+    main(["diagnose", _TRACES, "--calibration", str(alone.folder), "--json"])
+    notes = " ".join(json.loads(capsys.readouterr().out)["notes"])
+    assert f"The calibration {alone.folder} is invalid: requests were sent late" in notes
 
 
 def test_a_calibration_is_offered_once(tmp_path: Path) -> None:

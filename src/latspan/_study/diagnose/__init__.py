@@ -11,7 +11,7 @@ from latspan._study.diagnose._bands import bands_of
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, diagnose_table
-from latspan._study.diagnose._facts import Calibration, Facts, calibrate
+from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate
 from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
 from latspan._study.diagnose._recordings import diagnose_recording, lacks_calibration
@@ -19,6 +19,7 @@ from latspan._study.diagnose._sources import diagnose_source
 from latspan._study.diagnose._table import RequestTable, table_of, units_of
 
 __all__ = [
+    "CALIBRATING",
     "Attribution",
     "BudgetRow",
     "Calibration",

@@ -21,13 +21,13 @@ from latspan._study.diagnose._attribution import Attribution, Share, attribute
 from latspan._study.diagnose._bands import MIN_UNITS
 from latspan._study.diagnose._budgets import BudgetRow, budget_rows
 from latspan._study.diagnose._cause import Cause
-from latspan._study.diagnose._facts import CALIBRATING, Calibration, Facts, calibrate, split_by
+from latspan._study.diagnose._facts import Calibration, Facts, split_by
 from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._leading import leading
 from latspan._study.diagnose._rulebook import explain, unreliable
 from latspan._study.diagnose._server_rules import prefill_close_to_queue
-from latspan._study.diagnose._table import RequestTable, table_of, units_of
+from latspan._study.diagnose._table import RequestTable, units_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._study.table import Table, divide, table_of_records, wanted_attributes
 from latspan.histogram import values_needed
@@ -144,7 +144,7 @@ def diagnose(
     records: Iterable[RequestRecord],
     goal: Goal,
     *,
-    calibration: Iterable[RequestRecord] | None = None,
+    calibration: Calibration | None = None,
     budget: Budget | None = None,
     stable_tokens: float | None = None,
     where: Mapping[str, str] | None = None,
@@ -158,8 +158,8 @@ def diagnose(
     Args:
         records: Records of a recording.
         goal: Metric and percentile to explain.
-        calibration: Records of a measurement at concurrency 1, which separate queue and prefill
-            if the server reports no times.
+        calibration: Calibration of the server, which separates queue and prefill if the server
+            reports no times.
         budget: Limits of components.
         stable_tokens: Number of tokens at the start of each prompt that are the same in all.
         where: Value of each attribute that the units must have; all units if not given.
@@ -172,15 +172,12 @@ def diagnose(
     """
     wanted = wanted_attributes(where, by)
     table = table_of_records(records, (goal.metric,), kind=goal.kind, where=wanted, gaps=True)
-    calibrated = None
-    if calibration is not None:
-        calibrated = calibrate(table_of(calibration, CALIBRATING))
     about = tuple(notes)
 
     def judge(units: Table) -> Diagnosis:
         return diagnose_table(
             units_of(units, goal),
-            calibration=calibrated,
+            calibration=calibration,
             budget=budget,
             stable_tokens=stable_tokens,
             invalid=invalid,

@@ -108,15 +108,15 @@ def diagnose_recording(
     beside_it: Recording | None = None
     fault = ""
     if calibration is not None:
-        calibrated, fault = _calibration_from(calibration)
+        calibrated, fault = calibration_from(calibration)
         if fault:
-            notes.append(f"The calibration {calibration.folder} is invalid: {fault}.")
+            notes.append(invalid_calibration(calibration, fault))
     elif others:
         calibrated = calibrate(units_of(every.rows(every.measured(others[0])), CALIBRATING))
     elif (beside_it := calibration_beside(recording)) is not None:
         # A damaged neighbour is no reason to refuse this recording.
         with suppress(OSError, RecordingError):
-            calibrated, fault = _calibration_from(beside_it)
+            calibrated, fault = calibration_from(beside_it)
     judged = every.rows(every.measured(number if steps or reasons else None))
     if steps:
         caveats = summarize(recording, every).steps[number].caveats
@@ -150,7 +150,7 @@ def diagnose_recording(
     return diagnose_by(judged, by, judge)
 
 
-def _calibration_from(recording: Recording) -> tuple[Calibration | None, str]:
+def calibration_from(recording: Recording) -> tuple[Calibration | None, str]:
     """
     Return the calibration of a recording, by the first step of a load test.
 
@@ -164,6 +164,11 @@ def _calibration_from(recording: Recording) -> tuple[Calibration | None, str]:
         fault = "; ".join(each.text for each in caveats if each.invalidates)
         table = table.rows(table.measured(0))
     return calibrate(units_of(table, CALIBRATING)), fault
+
+
+def invalid_calibration(calibration: Recording, fault: str) -> str:
+    """Return the note on a given calibration that is used although it is invalid."""
+    return f"The calibration {calibration.folder} is invalid: {fault}."
 
 
 def calibration_beside(recording: Recording) -> Recording | None:

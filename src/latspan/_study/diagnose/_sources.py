@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from latspan import semconv
 from latspan._model.goals import Budget
-from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import Recording, is_recording, open_recording
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
+from latspan._study.diagnose._facts import Calibration
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._histograms import diagnose_logs
-from latspan._study.diagnose._recordings import diagnose_recording
+from latspan._study.diagnose._recordings import (
+    calibration_from,
+    diagnose_recording,
+    invalid_calibration,
+)
 from latspan._study.traces import Imported, TraceQuery, is_url, read_any, read_backend
 from latspan.errors import ConfigError
 
@@ -83,28 +86,21 @@ def diagnose_source(
         return diagnose_logs(sorted(path.glob(f"*{_LOG}")) if path.is_dir() else [path], goal)
     _refuse(source, "a trace", {"step": step})
     imported = _traces_of(source, query)
+    notes = list(imported.notes)
+    calibrated: Calibration | None = None
+    if calibration is not None:
+        calibrated, fault = calibration_from(calibration)
+        notes += [invalid_calibration(calibration, fault)] if fault else []
     return diagnose(
         imported.records,
         goal or Goal(),
-        calibration=None if calibration is None else _measured_records(calibration),
+        calibration=calibrated,
         budget=budget,
         stable_tokens=stable_tokens,
         where=where,
         by=by,
-        notes=imported.notes,
+        notes=notes,
     )
-
-
-def _measured_records(recording: Recording) -> Iterator[RequestRecord]:
-    """Yield the records of the first step of a load test; all records of another recording."""
-    is_load = bool(recording.manifest.get("measurement"))
-    for record in recording.records():
-        details = record.details
-        if not is_load or (
-            details.get(semconv.LATSPAN_LOAD_PHASE) == "measured"
-            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == 0
-        ):
-            yield record
 
 
 def _is_foreign(path: Path) -> bool:
