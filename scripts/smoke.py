@@ -2,13 +2,14 @@
 """
 Try an installed wheel as its first user would: ``smoke.py WHEEL``.
 
-It knows the distribution only from outside, so it runs where nothing but the wheel is installed.
+It runs where nothing but the wheel is installed, and compares it with ``pyproject.toml``.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -26,22 +27,10 @@ HEAVY = (
     "urllib3",
 )
 
-ENTRY_POINTS = {
-    ("opentelemetry_instrumentor", "latspan_openai"),
-    ("opentelemetry_instrumentor", "latspan_anthropic"),
-    ("opentelemetry_instrumentor", "latspan_botocore"),
-    ("opentelemetry_instrumentor", "latspan_google.genai"),
-    ("opentelemetry_instrumentor", "latspan_mistralai"),
-    ("opentelemetry_instrumentor", "latspan_httpx"),
-    ("opentelemetry_instrumentor", "latspan_httpx2"),
-    ("opentelemetry_instrumentor", "latspan_aiohttp"),
-    ("opentelemetry_instrumentor", "latspan_requests"),
-    ("opentelemetry_instrumentor", "latspan_urllib3"),
-    ("opentelemetry_instrumentor", "latspan_starlette"),
-    ("opentelemetry_instrumentor", "latspan_flask"),
-    ("opentelemetry_instrumentor", "latspan_django"),
-    ("pytest11", "latspan"),
-    ("console_scripts", "latspan"),
+_PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+_PROJECT = tomllib.loads(_PYPROJECT.read_text("utf-8"))["project"]
+ENTRY_POINTS = {("console_scripts", name) for name in _PROJECT["scripts"]} | {
+    (group, name) for group, points in _PROJECT["entry-points"].items() for name in points
 }
 
 LOADED = f"""

@@ -7,7 +7,7 @@ each HTTP exchange is recorded on its own.
 
 from __future__ import annotations
 
-from latspan._live.instrument import Instrumentor, Patches
+from latspan.integrations import Instrumentor, Patches
 
 __all__ = ["AiohttpInstrumentor"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from latspan._live.instrument import Instrumentor, Patches
+from latspan.integrations import Instrumentor, Patches
 
 if TYPE_CHECKING:
     from latspan_instrumentation.asgi._middleware import LatspanMiddleware

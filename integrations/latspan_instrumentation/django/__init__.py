@@ -7,7 +7,7 @@ is Django's own: the route, and the span of OpenTelemetry's instrumentation.
 
 from __future__ import annotations
 
-from latspan._live.instrument import Instrumentor, Patches
+from latspan.integrations import Instrumentor, Patches
 
 __all__ = ["DjangoInstrumentor"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from latspan._live.instrument import Instrumentor, Patches
+from latspan.integrations import Instrumentor, Patches
 
 if TYPE_CHECKING:
     from latspan._live.instrument import Warmer
