@@ -103,9 +103,10 @@ def test_it_is_exact_with_fifty_in_flight_or_invalid(tmp_path: Path, load: tuple
     """
     At 5,000 chunks per second, p50 is within 2 ms and p95 within 5 ms.
 
-    If other programs disturb the generator, the measurement states that instead.
+    If the generator is too slow for this load, the measurement states that instead.
     """
-    done, errors = _measured(tmp_path / "r", _LONG, *load)
+    attempts = count()
+    done, errors = when_still(lambda: _measured(tmp_path / str(next(attempts)), _LONG, *load))
     reasons = {each["name"] for each in done.step["caveats"] if each["invalidates"]}
     if reasons:
         assert done.code == 4
