@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -62,30 +63,40 @@ def load_settings(arguments: argparse.Namespace, traffic: TrafficProfile | None)
         ) from None
 
 
-def refuse_settings_of_an_api(load: LoadSettings, further: Sequence[str] = ()) -> None:
+def effective_settings(
+    load: LoadSettings, arguments: argparse.Namespace, *, has_api: bool, has_rate: bool
+) -> LoadSettings:
     """
-    Refuse the settings that change requests to an API if a function is measured.
+    Return the settings without those of a file that an option of the load leaves without effect.
 
     Args:
         load: The settings.
-        further: Other options of requests to an API that were given.
+        arguments: The command line.
+        has_api: Whether requests are sent to an API; otherwise a function is called.
+        has_rate: Whether the load is an open loop.
 
     Raises:
-        ConfigError: One of them is set.
+        ConfigError: A setting has no effect, and no option of the load is the reason.
     """
-    given = [
-        *(
-            setting.option_name
-            for setting in SETTINGS
-            if setting.needs_api and getattr(load, setting.name) != setting.default
-        ),
-        *further,
-    ]
-    if given:
-        raise ConfigError(
-            f"{given[0]} changes requests to an API, not the calls of a function",
-            hint="let the function do it",
-        )
+    without_effect: dict[str, Any] = {}
+    for setting in SETTINGS:
+        if getattr(load, setting.name) == setting.default:
+            continue
+        if setting.needs_api and not has_api:
+            raise ConfigError(
+                f"{setting.option_name} changes requests to an API, not the calls of a function",
+                hint="let the function do it",
+            )
+        if not setting.needs_rate or has_rate:
+            continue
+        if getattr(arguments, setting.name) is not None:
+            raise ConfigError(
+                f"{setting.option_name} needs a rate: in a closed loop, --concurrency is the number"
+                " in flight",
+                hint="add --rate, for example 2, or set --concurrency alone",
+            )
+        without_effect[setting.name] = setting.default
+    return replace(load, **without_effect)
 
 
 def _help(setting: Setting) -> str:

@@ -248,7 +248,7 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
         ConfigError: They contradict each other, or a file cannot be read.
     """
     from latspan._load import Endpoint, MeasureSettings
-    from latspan.cli._load_settings import load_settings, refuse_settings_of_an_api
+    from latspan.cli._load_settings import effective_settings, load_settings
 
     name, path = _described(arguments.target)
     what = arguments.target if path is None else path.endpoint
@@ -267,10 +267,16 @@ def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
         _refuse_metrics_of_calls(targets)
     percentile = arguments.percentile or max((each.percentile for each in targets), default=95.0)
     load = load_settings(arguments, traffic)
-    if function is not None:
-        refuse_settings_of_an_api(load, ["--body"] if arguments.body else [])
+    if function is not None and arguments.body:
+        raise ConfigError(
+            "--body changes requests to an API, not the calls of a function",
+            hint="let the function do it",
+        )
     check_limits(prompt_words=arguments.prompt_words)
     steps, stops = _steps(arguments, path, percentile=percentile, seed=load.seed)
+    load = effective_settings(
+        load, arguments, has_api=function is None, has_rate=steps[0].schedule.is_open
+    )
     return MeasureSettings(
         name=name,
         endpoint=None if function else Endpoint.from_url(what, api_key=_api_key(arguments)),

@@ -182,7 +182,9 @@ def test_the_options_override_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     }  # fmt: skip
     changed = _settings("chat", "--concurrency", "2", "--seed", "0", "--cache", "as-is")
     assert changed.steps[0].schedule.concurrency == 2
-    assert changed.load == replace(settings.load, cache=CacheState.AS_IS, seed=0)
+    assert changed.load == replace(
+        settings.load, cache=CacheState.AS_IS, seed=0, max_in_flight=None
+    )
     assert len(changed.targets) == 1
 
 
@@ -229,6 +231,7 @@ def test_prompts_imitate_the_lengths_of_a_recording(tmp_path: Path) -> None:
         (["app:answer", "--cache", "cold"], "--cache changes requests to an API", "function"),
         (["app:answer", "--new-connections"], "--new-connections changes requests", "function"),
         (["app:answer", "--body", '{"n": 1}'], "--body changes requests to an API", "function"),
+        ([_URL, "--max-in-flight", "9"], "--max-in-flight needs a rate", "add --rate"),
         (["unknown"], "no file unknown.toml", "latspan init unknown"),
         ([_URL, "--calibrate", "--rate", "2"], "--rate and --calibrate exclude each other", "use"),
         ([_URL, "--calibrate", "--ladder"], "has one request in flight", "omit --ladder"),
@@ -329,7 +332,10 @@ def test_the_name_of_a_url_is_shown_without_its_key() -> None:
         (("--rate", "5", "--burstiness", "1e-320"), "--burstiness"),
         (("--prompt-words", "1000000000"), "--prompt-words"),
         (("--timeout", "9" * 400), "--timeout must be from 0.001 to 86400 (got inf)"),
-        (("--max-in-flight", "1000000000"), "--max-in-flight must be from 1 to 100000 (got 1e+09)"),
+        (
+            ("--rate", "2", "--max-in-flight", "1000000000"),
+            "--max-in-flight must be from 1 to 100000 (got 1e+09)",
+        ),
     ],
 )
 def test_a_load_that_no_machine_can_send_is_refused(line: tuple[str, ...], message: str) -> None:
@@ -358,7 +364,8 @@ def test_an_option_that_cannot_be_used_is_refused(line: tuple[str, str]) -> None
     "traffic",
     ['arrivals = "poisson"\nrate_per_s = 1e-300', 'arrivals = "closed"\nconcurrency = 10000000000',
      "rate_per_s = 1\nduration_s = 1e300", "rate_per_s = 1\nrequests = 1000000000000",
-     "rate_per_s = 1\ntimeout_s = 1e300", "rate_per_s = 1\nmax_in_flight = 0"],
+     'arrivals = "closed"\nconcurrency = 1\nmax_in_flight = 9', "rate_per_s = 1\ntimeout_s = 1e300",
+     "rate_per_s = 1\nmax_in_flight = 0"],
 )  # fmt: skip
 def test_a_file_has_the_same_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traffic: str

@@ -60,6 +60,7 @@ class Setting:
         example: Value that a new file shows in a comment if the default is ``None``.
         is_condition: Whether two measurements are comparable only if they are equal in it.
         needs_api: Whether only requests to an API have it, and calls of a function do not.
+        needs_rate: Whether only an open loop has it.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Setting:
     example: str = ""
     is_condition: bool = True
     needs_api: bool = False
+    needs_rate: bool = False
 
     @property
     def option_name(self) -> str:
@@ -136,6 +138,7 @@ class LoadSettings:
             minimum=1,
             maximum=100_000,
             example="100",
+            needs_rate=True,
         ),
     )
     connections: Connections = field(

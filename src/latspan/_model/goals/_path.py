@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final, cast
 
 from latspan._model.goals._field_error import FieldError
-from latspan._model.goals._load_settings import LoadSettings
+from latspan._model.goals._load_settings import SETTINGS, LoadSettings
 from latspan._model.goals._target import Target
 
 _MAY_BE_EMPTY: Final = frozenset({"risks"})
@@ -98,6 +98,14 @@ class TrafficProfile(LoadSettings):
                 )
         if self.arrivals is Arrivals.CLOSED:
             self._require("concurrency", "the number of users", "50")
+            for setting in SETTINGS:
+                if setting.needs_rate and getattr(self, setting.name) != setting.default:
+                    raise FieldError(
+                        setting.name,
+                        "{key} has no effect: with closed arrivals, concurrency is the number in"
+                        " flight",
+                        hint="remove {key}, or use arrivals with a rate",
+                    )
         else:
             self._require("rate_per_s", "the mean number of requests per second", "2")
         if self.arrivals is Arrivals.GAMMA:

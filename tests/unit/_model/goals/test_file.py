@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -64,22 +65,30 @@ def targets(draw: st.DrawFn) -> Target:
     )
 
 
-PATHS = st.builds(
-    InferencePath,
-    name=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True),
-    traffic=st.builds(
+def traffic_of(arrivals: list[Arrivals], **settings: st.SearchStrategy[Any]) -> Any:
+    return st.builds(
         TrafficProfile,
-        arrivals=st.sampled_from(Arrivals),
+        arrivals=st.sampled_from(arrivals),
         rate_per_s=NUMBERS,
         concurrency=st.integers(1, 10**6),
         burstiness=NUMBERS,
         requests=some(st.integers(1, 10**9)),
         duration_s=some(NUMBERS),
         timeout_s=st.floats(0.001, 86_400),
-        max_in_flight=some(st.integers(1, 100_000)),
         connections=st.sampled_from(Connections),
         cache=st.sampled_from(CacheState),
         seed=st.integers(0, 2**63 - 1),
+        **settings,
+    )
+
+
+PATHS = st.builds(
+    InferencePath,
+    name=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True),
+    traffic=traffic_of([Arrivals.CLOSED])
+    | traffic_of(
+        [each for each in Arrivals if each is not Arrivals.CLOSED],
+        max_in_flight=some(st.integers(1, 100_000)),
     ),
     targets=st.lists(
         targets(), min_size=1, max_size=3, unique_by=lambda each: (each.metric, each.percentile)
