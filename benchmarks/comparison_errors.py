@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 
 from _bench import Figure, Row, Scale, Target
 from latspan import Kind
-from latspan._study.compare import Change, Form, Judgement, Question, Run, compare
-from latspan._study.stats import Sample, bootstrap_ratio, wilson_interval
+from latspan._study.compare import Judgement, PercentileChange, Question, Run, RunForm, compare
+from latspan._study.stats import WeightedSample, bootstrap_ratio, wilson_interval
 
 Values = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def measure(scale: Scale) -> Iterator[Row]:
         found = 0
         for one, _ in same:
             slower = compare(one, _side(random, factor), Question("duration", percentile))
-            found += slower.goal.change is Change.WORSE
+            found += slower.goal.change is PercentileChange.WORSE
         yield Row(
             what=f"missed, {factor - 1:+.0%} at p{percentile:g}, 5 runs per side",
             latspan=Figure(100 * (1 - found / pairs)),
@@ -95,7 +95,7 @@ def _slow_tails(random: np.random.Generator, pairs: int) -> Iterator[Row]:
     for _ in range(pairs):
         one, two = _side(random, noise=0, size=1000), _side(random, noise=0, size=1000, tail=2.0)
         result = compare(one[:_RUNS], two[:_RUNS], Question("duration", 99))
-        found += result.goal.change is Change.WORSE
+        found += result.goal.change is PercentileChange.WORSE
         by_rank += _rank_test(one[:1], two[:1]) < 0.05
         by_distance += _distance_test(one[:1], two[:1]) < 0.05
     for name, others in (("Mann-Whitney", by_rank), ("Kolmogorov-Smirnov", by_distance)):
@@ -113,9 +113,11 @@ def _queues(random: np.random.Generator, pairs: int) -> Iterator[Row]:
     """Yield the row of intervals of two measurements whose neighbouring requests are similar."""
     wrong = single = 0
     for _ in range(pairs):
-        one, two = (Sample.of(_correlated(random, 1000)) for _ in range(2))
+        one, two = (WeightedSample.of(_correlated(random, 1000)) for _ in range(2))
         blocks = bootstrap_ratio(one, two, 95)
-        alone = bootstrap_ratio(Sample(one.values, one.counts), Sample(two.values, two.counts), 95)
+        alone = bootstrap_ratio(
+            WeightedSample(one.values, one.counts), WeightedSample(two.values, two.counts), 95
+        )
         wrong += blocks is None or not blocks.low <= 1 <= blocks.high
         single += alone is None or not alone.low <= 1 <= alone.high
     yield Row(
@@ -158,11 +160,11 @@ def _run(random: np.random.Generator, level: float, size: int, tail: float) -> R
     }
     return Run(
         name="simulated",
-        form=Form.RECORDING,
+        form=RunForm.RECORDING,
         kind=Kind.CALL,
         units=size,
         failed=0,
-        samples={name: Sample.of(values) for name, values in samples.items()},
+        samples={name: WeightedSample.of(values) for name, values in samples.items()},
     )
 
 

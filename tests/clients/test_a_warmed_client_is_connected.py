@@ -82,7 +82,7 @@ def test_the_first_call_is_connected_already(driver: Driver, seen: Captured) -> 
     assert saved.saved_ns == 18 * MS
     assert str(saved) == (
         "1 connection to model.test:443 open;"
-        " the next call saves 18.0 ms (set-up 0.0 ms, connect 7.0 ms, TLS 11.0 ms)"
+        " the next call saves 18.0 ms (set-up <0.1 ms, connect 7.0 ms, TLS 11.0 ms)"
     )
     (record,) = seen.records
     assert record.outcome is Outcome.COMPLETED
@@ -127,7 +127,7 @@ def test_a_server_that_is_not_there_is_a_result(driver: Driver, seen: Captured) 
     assert isinstance(saved.error, http.ConnectError)
     assert (saved.connections, saved.connect_ns, saved.tls_ns, saved.saved_ns) == (0, None, None, 0)
     assert str(saved) == (
-        "0 connections to model.test:443 open; the next call saves 0.0 ms (set-up 0.0 ms);"
+        "0 connections to model.test:443 open; the next call saves <0.1 ms (set-up <0.1 ms);"
         " ConnectError: connection refused"
     )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from latspan.testing import _loopback
-from latspan.testing._loopback import Ending, Reply, Visit, chunked, whole
+from latspan.testing._loopback import ConnectionEnding, Reply, Visit, chunked, whole
 from tests.support.tls import server_context
 
-__all__ = ["Ending", "Loopback", "Reply", "Visit", "chunked", "whole"]
+__all__ = ["ConnectionEnding", "Loopback", "Reply", "Visit", "chunked", "whole"]
 
 
 class Loopback(_loopback.Loopback):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from latspan.integrations import Instrumentor, Patches, patch_method, patch_stream
 
 if TYPE_CHECKING:
-    from latspan_instrumentation.mistralai._calls import Endpoint
+    from latspan_instrumentation.mistralai._calls import ApiEndpoint
 
 __all__ = ["MistralInstrumentor"]
 
@@ -60,7 +60,7 @@ class MistralInstrumentor(Instrumentor):
 
 
 def _patch_resource(
-    patches: Patches, module: str, resource: str, endpoint: Endpoint, whole: tuple[str, ...]
+    patches: Patches, module: str, resource: str, endpoint: ApiEndpoint, whole: tuple[str, ...]
 ) -> None:
     cls = getattr(import_module(module), resource)
     for name in whole:

@@ -71,7 +71,7 @@ _ATTRIBUTES: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiEndpoint:
     """
     One endpoint of the API.
 
@@ -119,11 +119,11 @@ class Endpoint:
         )
 
 
-CHAT: Final = Endpoint(MISTRAL_CHAT, "chat")
-FIM: Final = Endpoint(MISTRAL_FIM, "text_completion")
+CHAT: Final = ApiEndpoint(MISTRAL_CHAT, "chat")
+FIM: Final = ApiEndpoint(MISTRAL_FIM, "text_completion")
 # The agent, which the server stores, determines the model.
-AGENTS: Final = Endpoint(MISTRAL_CHAT, "invoke_agent")
-EMBEDDINGS: Final = Endpoint(OPENAI_EMBEDDINGS, "embeddings", streams=False)
+AGENTS: Final = ApiEndpoint(MISTRAL_CHAT, "invoke_agent")
+EMBEDDINGS: Final = ApiEndpoint(OPENAI_EMBEDDINGS, "embeddings", streams=False)
 
 
 @functools.cache

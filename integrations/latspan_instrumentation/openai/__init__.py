@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from latspan.integrations import Instrumentor, Patches, UnderlyingClient
 
 if TYPE_CHECKING:
-    from latspan_instrumentation.openai._endpoints import Endpoint
+    from latspan_instrumentation.openai._endpoints import ApiEndpoint
 
 __all__ = ["OpenAIInstrumentor"]
 
@@ -76,7 +76,7 @@ class OpenAIInstrumentor(Instrumentor):
 
 
 def _patch_resource(
-    patches: Patches, module: str, resource: str, endpoint: Endpoint, methods: tuple[str, ...]
+    patches: Patches, module: str, resource: str, endpoint: ApiEndpoint, methods: tuple[str, ...]
 ) -> None:
     """Patch the methods of a resource, synchronous and asynchronous."""
     from latspan_instrumentation.stainless._methods import patch_sdk_method

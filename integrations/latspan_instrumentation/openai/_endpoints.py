@@ -42,7 +42,7 @@ def _provider_of(client_class: type) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Endpoint:
+class ApiEndpoint:
     """
     One endpoint of the API.
 
@@ -131,7 +131,7 @@ _OF_COMPLETIONS: Final = (
     ("stop", semconv.GEN_AI_REQUEST_STOP_SEQUENCES, each_text),
 )
 
-CHAT: Final = Endpoint(
+CHAT: Final = ApiEndpoint(
     OPENAI_CHAT,
     (
         *_OF_COMPLETIONS,
@@ -143,7 +143,7 @@ CHAT: Final = Endpoint(
     rewrite_request=with_usage,
 )
 
-RESPONSES: Final = Endpoint(
+RESPONSES: Final = ApiEndpoint(
     OPENAI_RESPONSES,
     (
         *_SAMPLING,
@@ -158,7 +158,7 @@ RESPONSES: Final = Endpoint(
     attributes={semconv.OPENAI_API_TYPE: "responses"},
 )
 
-FETCHED_RESPONSES: Final = Endpoint(
+FETCHED_RESPONSES: Final = ApiEndpoint(
     OPENAI_RESPONSES_FETCHED,
     (
         ("response_id", semconv.GEN_AI_RESPONSE_ID, as_it_is),
@@ -167,9 +167,9 @@ FETCHED_RESPONSES: Final = Endpoint(
     attributes={semconv.OPENAI_API_TYPE: "responses"},
 )
 
-COMPLETIONS: Final = Endpoint(OPENAI_COMPLETIONS, _OF_COMPLETIONS, rewrite_request=with_usage)
+COMPLETIONS: Final = ApiEndpoint(OPENAI_COMPLETIONS, _OF_COMPLETIONS, rewrite_request=with_usage)
 
-EMBEDDINGS: Final = Endpoint(
+EMBEDDINGS: Final = ApiEndpoint(
     OPENAI_EMBEDDINGS,
     (
         ("dimensions", semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT, as_it_is),

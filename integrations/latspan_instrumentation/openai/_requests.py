@@ -11,7 +11,7 @@ from latspan_instrumentation.openai._endpoints import (
     COMPLETIONS,
     EMBEDDINGS,
     RESPONSES,
-    Endpoint,
+    ApiEndpoint,
 )
 from latspan_instrumentation.stainless._clients import requested_body
 
@@ -44,7 +44,7 @@ def with_usage_requested(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "options": options.model_copy(update={"json_data": body})}
 
 
-def _endpoint_of(kwargs: Mapping[str, Any]) -> Endpoint | None:
+def _endpoint_of(kwargs: Mapping[str, Any]) -> ApiEndpoint | None:
     options = kwargs.get("options")
     if getattr(options, "method", None) != "post":
         return None

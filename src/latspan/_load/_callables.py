@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from latspan._base.shown import foreign
 from latspan._live.instrument import outcome_of, request
-from latspan._load._progress import Answer
+from latspan._load._progress import RequestResult
 from latspan._load._prompts import PromptSet
 from latspan._model.segments import Outcome
 from latspan.errors import MeasurementError
@@ -118,7 +118,7 @@ class CallableSender:
         if not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
             self._threads = _Threads()
 
-    async def send(self, index: int) -> Answer:
+    async def send(self, index: int) -> RequestResult:
         """Call the function with the prompt of that index, and return when it has ended."""
         began_ns = time.perf_counter_ns()
         outcome, error = Outcome.COMPLETED, None
@@ -131,7 +131,9 @@ class CallableSender:
             raise
         except Exception as failure:  # noqa: BLE001 - the outcome of a request, not of the runner
             outcome, error = outcome_of(failure), failure
-        return Answer(outcome=outcome, duration_ns=time.perf_counter_ns() - began_ns, error=error)
+        return RequestResult(
+            outcome=outcome, duration_ns=time.perf_counter_ns() - began_ns, error=error
+        )
 
     async def _call(self, text: str) -> None:
         try:
@@ -166,7 +168,7 @@ class CallableSender:
             raise _failure(error) from error
         return result
 
-    async def try_once(self) -> Answer:
+    async def try_once(self) -> RequestResult:
         """
         Call the function once before the load.
 

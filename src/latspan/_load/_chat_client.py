@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from latspan._live.instrument import BodyTracker, error_type_of, open_call, outcome_of
 from latspan._live.instrument._outcomes import is_error
 from latspan._load._http import CONNECTION_FAILED, body_of, cause_of, open_session, target
-from latspan._load._progress import Answer
+from latspan._load._progress import RequestResult
 from latspan._model.segments import Outcome
 from latspan._model.wire.openai_chat import OPENAI_CHAT
 
@@ -50,7 +50,7 @@ class ChatClient:
         self._session = open_session(endpoint, reuse_connections=reuse_connections)
         self._new_connections = open_session(endpoint, reuse_connections=False)
 
-    async def ask(self, body: bytes, timeout_s: float | None = None) -> Answer:
+    async def ask(self, body: bytes, timeout_s: float | None = None) -> RequestResult:
         """
         Send a chat and read its response to the end.
 
@@ -165,11 +165,11 @@ class _Chat:
         if self._call.reads is not None:
             self._stamps = self._call.reads.stamps
 
-    def answer(self) -> Answer:
+    def answer(self) -> RequestResult:
         """Return what is known of the response at its end."""
         call, stamps = self._call, self._stamps
         first = next((at for at in range(2, len(stamps), 3) if stamps[at] > 0), None)
-        return Answer(
+        return RequestResult(
             outcome=call.outcome or Outcome.ERROR,
             duration_ns=call.now() - call.start_ns,
             first_token_ns=None if first is None else stamps[first - 1] - call.start_ns,

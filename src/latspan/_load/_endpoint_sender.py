@@ -12,7 +12,7 @@ from latspan._base.shown import foreign
 from latspan._load._chat_client import ChatClient
 from latspan._load._endpoint import Endpoint, HttpAnswer
 from latspan._load._http import CUT_SHORT, list_models, text_of
-from latspan._load._progress import Answer
+from latspan._load._progress import RequestResult
 from latspan._load._prompts import Prompt, PromptSet
 from latspan._model.goals import CacheState, Connections, LoadSettings
 from latspan._model.segments import Outcome
@@ -66,7 +66,7 @@ class EndpointSender:
         self._nonce = secrets.token_hex(8)
         self._bodies: dict[int, bytes] = {}
 
-    async def send(self, index: int) -> Answer:
+    async def send(self, index: int) -> RequestResult:
         """Send the chat with that index, and return when it has ended, however it ended."""
         return await self._client.ask(self._body(index), self._load.timeout_s)
 
@@ -89,7 +89,7 @@ class EndpointSender:
             "utf-8", "surrogatepass"
         )
 
-    async def try_once(self) -> Answer:
+    async def try_once(self) -> RequestResult:
         """
         Send one chat before the load: the cold sample, which also shows whether requests work.
 
@@ -123,7 +123,7 @@ async def find_model(endpoint: Endpoint) -> str:
             hint="name the model with --model, or check that the server is ready",
         ) from error
     except Exception as error:
-        failed = Answer(outcome=Outcome.ERROR, duration_ns=0, error=error)
+        failed = RequestResult(outcome=Outcome.ERROR, duration_ns=0, error=error)
         raise explain(endpoint, "", failed) from error
     found = answer.model_ids if answer.status == _OK else []
     if len(found) == 1:
@@ -148,7 +148,7 @@ def _status(answer: HttpAnswer) -> str:
 
 
 def explain(
-    endpoint: Endpoint, model: str, answer: Answer, prompt: Prompt | None = None
+    endpoint: Endpoint, model: str, answer: RequestResult, prompt: Prompt | None = None
 ) -> MeasurementError:
     """Return the error about a first request, of a prompt, that did not complete."""
     reason = endpoint.without_key(_message_in(answer.error_body))
@@ -191,7 +191,7 @@ def explain(
     return _unreached(endpoint, answer)
 
 
-def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
+def _unreached(endpoint: Endpoint, answer: RequestResult) -> MeasurementError:
     error = answer.error
     if isinstance(error, ssl.SSLCertVerificationError):
         return MeasurementError(

@@ -28,8 +28,8 @@ from latspan._live.process.runtime import current_runtime
 from latspan._live.sdk import configure, force_flush, shutdown, stop_polling
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
-from latspan._load._plan import Phase, Step
-from latspan._load._progress import Answer, Progress
+from latspan._load._plan import LoadStep, Phase
+from latspan._load._progress import Progress, RequestResult
 from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._model.goals import LoadSettings, Target
@@ -63,7 +63,7 @@ as long as the first request, but that request may load a model, so the ramp is 
 class Display(Protocol):
     """Shows the progress of a measurement."""
 
-    def step(self, step: Step, number: int | None, progress: Progress) -> None:
+    def step(self, step: LoadStep, number: int | None, progress: Progress) -> None:
         """Begin to show a step."""
         ...
 
@@ -71,9 +71,9 @@ class Display(Protocol):
 class _Prepared(Protocol):
     """Sender that can be tried and closed."""
 
-    async def send(self, index: int) -> Answer: ...
+    async def send(self, index: int) -> RequestResult: ...
 
-    async def try_once(self) -> Answer: ...
+    async def try_once(self) -> RequestResult: ...
 
     async def close(self) -> None: ...
 
@@ -103,7 +103,7 @@ class MeasureSettings:
     function: str | None = None
     model: str | None = None
     prompts: PromptSet
-    steps: Sequence[Step]
+    steps: Sequence[LoadStep]
     stops_at_saturation: bool = False
     load: LoadSettings = field(default_factory=LoadSettings)
     targets: tuple[Target, ...] = ()
@@ -277,7 +277,7 @@ class _Measurement:
                 hint="remove latspan.configure() and latspan.shutdown() from the function",
             )
 
-    async def _try(self, sender: _Prepared) -> Answer:
+    async def _try(self, sender: _Prepared) -> RequestResult:
         attributes = {
             semconv.LATSPAN_LOAD_INDEX: 0,
             semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value,
@@ -420,7 +420,7 @@ def _without_content(name: str, value: object) -> object:
     return fingerprint([json.dumps(value, sort_keys=True)])
 
 
-def _counted(steps: Sequence[Step]) -> int:
+def _counted(steps: Sequence[LoadStep]) -> int:
     """
     Return the number of requests whose order of prompts is fingerprinted.
 

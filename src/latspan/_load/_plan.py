@@ -38,7 +38,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LoadStep:
     """
     Load at one level.
 
@@ -73,7 +73,7 @@ def step_of(
     duration_ns: int | None,
     seed: int = 0,
     burstiness: float = 1.0,
-) -> Step:
+) -> LoadStep:
     """
     Return a step.
 
@@ -90,7 +90,7 @@ def step_of(
         burstiness: Shape of the gamma distribution.
     """
     if pattern is Arrivals.CLOSED:
-        return Step(
+        return LoadStep(
             schedule=closed_loop(round(level)),
             warmup=warmup,
             measured=requests,
@@ -108,7 +108,7 @@ def step_of(
 
 def cut_to(
     schedule: Schedule, *, warmup: int, requests: int | None, duration_ns: int | None
-) -> Step:
+) -> LoadStep:
     """
     Return the step of an open loop whose schedule is longer than necessary.
 
@@ -119,7 +119,7 @@ def cut_to(
     if duration_ns is not None:
         measured = min(measured, schedule.within(warmup, duration_ns))
     offsets = schedule.offsets_ns[: warmup + 2 * measured]
-    return Step(
+    return LoadStep(
         schedule=replace(schedule, offsets_ns=offsets),
         warmup=warmup,
         measured=measured,

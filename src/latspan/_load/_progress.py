@@ -15,7 +15,7 @@ from latspan.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RequestResult:
     """
     How one request ended.
 
@@ -63,7 +63,7 @@ class Progress:
         self.in_flight += 1
         self.phase = phase
 
-    def ended(self, phase: Phase, answer: Answer | None, lag_ns: int) -> None:
+    def ended(self, phase: Phase, answer: RequestResult | None, lag_ns: int) -> None:
         """
         Count a request that has ended.
 

@@ -29,8 +29,8 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.operations import with_attributes
 from latspan._live.otel.spans import AttributeValue
 from latspan._load._generator_load import GeneratorLoad
-from latspan._load._plan import Phase, Step
-from latspan._load._progress import Answer, Progress
+from latspan._load._plan import LoadStep, Phase
+from latspan._load._progress import Progress, RequestResult
 from latspan._model.goals import LoadSettings
 
 _DEFAULT_LOAD: Final = LoadSettings()
@@ -46,7 +46,7 @@ _GROWTH: Final = 1.5
 class Sender(Protocol):
     """Sends the requests of a measurement."""
 
-    async def send(self, index: int) -> Answer:
+    async def send(self, index: int) -> RequestResult:
         """
         Send the request with that index, and return when it has ended, however it ended.
 
@@ -86,7 +86,7 @@ class StepRunner:
 
     def __init__(
         self,
-        step: Step,
+        step: LoadStep,
         sender: Sender,
         *,
         now: Callable[[], int],
@@ -199,7 +199,7 @@ class StepRunner:
             self._account.own_lag_ns.append(now_ns - (now_ns if free_ns is None else free_ns))
             self._all_begun |= len(self._account.start_ns) == self._step.measured
         self._progress.started(phase)
-        answer: Answer | None = None
+        answer: RequestResult | None = None
         try:
             with with_attributes({}, self._attributes(index, phase, lag_ns)):
                 answer = await self._sender.send(self._first_index + index)

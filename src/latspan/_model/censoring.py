@@ -5,7 +5,7 @@ A request that its caller gave up has no duration; it has a time after which its
 waiting. The duration that it would have had is *right-censored*: at least that long. Leaving such
 requests out makes a system look faster the more of its users give up, and counting the time until
 they gave up as a duration does the same. So each metric of each timeline is in one of five states
-(:class:`State`), and each state is an interval ``[low, high]`` that contains the value:
+(:class:`ValueState`), and each state is an interval ``[low, high]`` that contains the value:
 
 ========================  ==========================================================  ============
 state                     when                                                        interval
@@ -65,7 +65,7 @@ _WAITED_FOR: Final = FIRST_WAITS | {CHUNK_GAP_MAX}
 """Metrics that have a lower bound before they have a value."""
 
 
-class State(StrEnum):
+class ValueState(StrEnum):
     """What is known of one metric of one timeline."""
 
     EXACT = "exact"
@@ -88,7 +88,7 @@ class CensoredValue(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, state: State, value: float | None) -> CensoredValue | None:
+    def of(cls, state: ValueState, value: float | None) -> CensoredValue | None:
         """
         Return the interval of a state; ``None`` if the metric is not applicable.
 
@@ -96,13 +96,13 @@ class CensoredValue(NamedTuple):
             state: What is known.
             value: The value of ``exact``, or the lower bound of ``at_least``; otherwise unused.
         """
-        if state is State.NOT_APPLICABLE:
+        if state is ValueState.NOT_APPLICABLE:
             return None
-        if state is State.NEVER:
+        if state is ValueState.NEVER:
             return cls(math.inf, math.inf)
-        if state is State.UNKNOWN or value is None:
+        if state is ValueState.UNKNOWN or value is None:
             return cls(0.0, math.inf)
-        return cls(value, value if state is State.EXACT else math.inf)
+        return cls(value, value if state is ValueState.EXACT else math.inf)
 
 
 class Bounds(NamedTuple):
@@ -147,7 +147,7 @@ def state_of(
     has_value: bool,
     streamed: bool | None,
     kind: Kind = Kind.CALL,
-) -> State:
+) -> ValueState:
     """
     Return what is known of a metric of one timeline.
 
@@ -162,25 +162,25 @@ def state_of(
             measured them.
     """
     if not has_value and kind in _REQUESTS and metric in _OF_CALLS:
-        return State.NOT_APPLICABLE
+        return ValueState.NOT_APPLICABLE
     if metric == DURATION:
         if outcome in FAILURES:
-            return State.NEVER
-        return State.AT_LEAST if outcome in CUT else State.EXACT
+            return ValueState.NEVER
+        return ValueState.AT_LEAST if outcome in CUT else ValueState.EXACT
     if metric in _ALWAYS_COMPLETE:
-        return State.EXACT if has_value else State.NOT_APPLICABLE
+        return ValueState.EXACT if has_value else ValueState.NOT_APPLICABLE
     if streamed is False and not has_value:
-        return State.NOT_APPLICABLE
+        return ValueState.NOT_APPLICABLE
     if outcome in FAILURES:
-        return State.UNKNOWN if metric in MORE_IS_BETTER else State.NEVER
+        return ValueState.UNKNOWN if metric in MORE_IS_BETTER else ValueState.NEVER
     is_cut = outcome in CUT
     if has_value:
-        return State.AT_LEAST if is_cut and metric in GROWING else State.EXACT
+        return ValueState.AT_LEAST if is_cut and metric in GROWING else ValueState.EXACT
     if is_cut:
         waits = streamed and metric in _WAITED_FOR
-        return State.AT_LEAST if waits else State.UNKNOWN
+        return ValueState.AT_LEAST if waits else ValueState.UNKNOWN
     is_without_token = streamed and metric in FIRST_WAITS
-    return State.NEVER if is_without_token else State.NOT_APPLICABLE
+    return ValueState.NEVER if is_without_token else ValueState.NOT_APPLICABLE
 
 
 _NOT_IN_PROGRESS: Final = frozenset(

@@ -19,9 +19,9 @@ from latspan.cli._supervisor import supervise
 
 if TYPE_CHECKING:
     from latspan._live.sdk._observation import (
-        Exported,
-        Finding,
+        ExportedSignal,
         Library,
+        MissingTelemetry,
         ProcessObservation,
     )
     from latspan._live.sdk._variables import VariableFinding
@@ -50,8 +50,8 @@ class ProgramReport:
     processes: tuple[ProcessObservation, ...]
     recorded: dict[str, int]
     libraries: tuple[Library, ...]
-    exports: tuple[Exported, ...]
-    findings: tuple[Finding, ...]
+    exports: tuple[ExportedSignal, ...]
+    findings: tuple[MissingTelemetry, ...]
     variables: tuple[VariableFinding, ...]
 
     @property

@@ -14,7 +14,7 @@ from latspan._study.render.measurement import load_in_words
 from latspan.cli._console import print_message
 
 if TYPE_CHECKING:
-    from latspan._load import Progress, Step
+    from latspan._load import LoadStep, Progress
 
 _REDRAW_S: Final = 0.5
 """
@@ -56,7 +56,7 @@ class LiveDisplay:
         self._stop.set()
         self._thread.join()
 
-    def step(self, step: Step, number: int | None, progress: Progress) -> None:
+    def step(self, step: LoadStep, number: int | None, progress: Progress) -> None:
         """Begin to show a step."""
         name = load_in_words(step.schedule.conditions())
         print_message(f"{name}: {_plan(step)}" if number is None else f"step {number + 1}: {name}")
@@ -98,7 +98,7 @@ def _can_redraw() -> bool:
 class _Shown:
     """The step that is shown."""
 
-    def __init__(self, step: Step, progress: Progress) -> None:
+    def __init__(self, step: LoadStep, progress: Progress) -> None:
         self._step = step
         self._progress = progress
         self._began_s = monotonic()
@@ -137,7 +137,7 @@ class _Shown:
         return elapsed_s * (progress.total - progress.measured) / progress.measured
 
 
-def _plan(step: Step) -> str:
+def _plan(step: LoadStep) -> str:
     parts = [f"{step.warmup:,} to warm up"] if step.warmup else []
     if step.measured is not None:
         parts.append(f"{count(step.measured, 'request')} to measure")

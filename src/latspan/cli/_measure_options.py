@@ -27,7 +27,7 @@ from latspan.cli._measure_limits import check_limits, check_size
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
-    from latspan._load import MeasureSettings, PromptSet, Step
+    from latspan._load import LoadStep, MeasureSettings, PromptSet
     from latspan._model.goals import InferencePath, Target
 
 _OVERRIDING: Final = (
@@ -356,7 +356,7 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _steps(
     arguments: argparse.Namespace, path: InferencePath | None, *, percentile: float, seed: int
-) -> tuple[Sequence[Step], bool]:
+) -> tuple[Sequence[LoadStep], bool]:
     """Return the steps, and whether they end at saturation."""
     from latspan._load import cut_to, ladder, replayed, step_of
     from latspan._model.goals import Arrivals
@@ -459,7 +459,7 @@ def _starts_in(folder: str) -> list[int]:
 def _prompts(
     arguments: argparse.Namespace,
     path: InferencePath | None,
-    steps: Sequence[Step],
+    steps: Sequence[LoadStep],
     *,
     seed: int,
 ) -> PromptSet:

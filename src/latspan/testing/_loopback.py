@@ -26,7 +26,7 @@ _LOOKS_UP_S: Final = 0.02
 """Interval at which a thread that waits for a turn checks whether the server was stopped."""
 
 
-class Ending(Enum):
+class ConnectionEnding(Enum):
     """What happens to a connection after a reply."""
 
     KEEP = auto()
@@ -50,7 +50,7 @@ class Reply:
     parts: tuple[bytes, ...]
     after_s: float = 0
     gap_s: float = 0
-    ending: Ending = Ending.KEEP
+    ending: ConnectionEnding = ConnectionEnding.KEEP
     turns: threading.Semaphore | None = None
 
 
@@ -59,7 +59,7 @@ def whole(
     *,
     status: int = 200,
     after_s: float = 0,
-    ending: Ending = Ending.KEEP,
+    ending: ConnectionEnding = ConnectionEnding.KEEP,
     **headers: str,
 ) -> Reply:
     """Return a reply of known length: head and body, one write each."""
@@ -69,7 +69,11 @@ def whole(
 
 
 def chunked(
-    *parts: bytes, gap_s: float = 0, ending: Ending = Ending.KEEP, cut: bool = False, **headers: str
+    *parts: bytes,
+    gap_s: float = 0,
+    ending: ConnectionEnding = ConnectionEnding.KEEP,
+    cut: bool = False,
+    **headers: str,
 ) -> Reply:
     """
     Return a chunked reply, one write per chunk.
@@ -248,9 +252,9 @@ class Loopback:
                     return False
             visit.written_ns.append(time.perf_counter_ns())
             connection.sendall(part)
-        if reply.ending is Ending.RESET:
+        if reply.ending is ConnectionEnding.RESET:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
-        return reply.ending is Ending.KEEP
+        return reply.ending is ConnectionEnding.KEEP
 
     def _takes_turn(self, turns: threading.Semaphore) -> bool:
         """Wait for a turn; return ``False`` if the server was stopped first."""

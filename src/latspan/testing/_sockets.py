@@ -58,7 +58,7 @@ class _Line:
         return self._pipe.readable if info == "is_readable" else None
 
 
-class Stream(_Line):
+class ScriptedStream(_Line):
     """A connection for a synchronous pool."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -79,7 +79,7 @@ class Stream(_Line):
         ssl_context: ssl.SSLContext,  # noqa: ARG002
         server_hostname: str | None = None,  # noqa: ARG002
         timeout: float | None = None,
-    ) -> Stream:
+    ) -> ScriptedStream:
         """Advance the clock by a TLS handshake; the bytes are not encrypted."""
         with _translated(self._errors):
             self._network.shake_hands(timeout)
@@ -145,9 +145,9 @@ class Backend(_Exchange):
         timeout: float | None = None,
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Iterable[object] | None = None,  # noqa: ARG002
-    ) -> Stream:
+    ) -> ScriptedStream:
         """Return a new connection, whatever the host."""
-        return Stream(self._network, self._connect(timeout), self._errors)
+        return ScriptedStream(self._network, self._connect(timeout), self._errors)
 
     def sleep(self, seconds: float) -> None:
         """Advance the clock between two attempts to connect."""

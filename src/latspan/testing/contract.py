@@ -29,7 +29,7 @@ from latspan._model.segments import Kind, Outcome
 from latspan.integrations import Instrumentor
 from latspan.testing._capture import Captured, capture
 from latspan.testing._http import LAST_CHUNK, HttpRequest, encode_chunk, encode_head
-from latspan.testing._loopback import Ending, Loopback, Reply
+from latspan.testing._loopback import ConnectionEnding, Loopback, Reply
 
 __all__ = ["IntegrationContract", "Reply", "json_reply", "stream_reply"]
 
@@ -207,8 +207,8 @@ class IntegrationContract:
     def test_errors_are_the_same_with_and_without(self) -> None:
         """The SDK's exceptions keep their classes, messages and causes."""
         refusal = json_reply({"error": {"message": "no such model"}}, status=404)
-        cut = Reply(self.streamed.parts[:2], ending=Ending.CLOSE)
-        silent = Reply((), ending=Ending.CLOSE)
+        cut = Reply(self.streamed.parts[:2], ending=ConnectionEnding.CLOSE)
+        silent = Reply((), ending=ConnectionEnding.CLOSE)
         for program, reply in (
             (self._ask, refusal),
             (self._read, cut),

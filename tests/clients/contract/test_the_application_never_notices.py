@@ -34,7 +34,7 @@ from tests.clients.contract.conftest import (
     without_trace_context,
 )
 from tests.clients.contract.ways import EACH_WAY, WAYS, went
-from tests.support.loopback import Ending, Reply, whole
+from tests.support.loopback import ConnectionEnding, Reply, whole
 
 READ_TIMEOUT_S: Final = 1.0
 """
@@ -208,7 +208,7 @@ class Failure:
 
     program: Program
     parts: int | None = None
-    ending: Ending = Ending.KEEP
+    ending: ConnectionEnding = ConnectionEnding.KEEP
     refusal: Reply | None = None
     times_out: bool = False
 
@@ -227,14 +227,16 @@ def refusal(status: int) -> Reply:
 
 
 FAILURES: Final = {
-    "cut": Failure(is_interrupted, parts=2, ending=Ending.CLOSE),
-    "reset": Failure(is_interrupted, parts=2, ending=Ending.RESET),
+    "cut": Failure(is_interrupted, parts=2, ending=ConnectionEnding.CLOSE),
+    "reset": Failure(is_interrupted, parts=2, ending=ConnectionEnding.RESET),
     "too slow": Failure(is_interrupted, parts=2, times_out=True),
-    "no headers": Failure(is_interrupted, refusal=Reply((), ending=Ending.CLOSE)),
+    "no headers": Failure(is_interrupted, refusal=Reply((), ending=ConnectionEnding.CLOSE)),
     "late headers": Failure(is_interrupted, refusal=whole(after_s=10), times_out=True),
     "404": Failure(is_refused, refusal=refusal(404)),
     "429": Failure(is_refused, refusal=refusal(429)),
-    "no HTTP": Failure(is_refused, refusal=Reply((b"hello\r\n\r\n",), ending=Ending.CLOSE)),
+    "no HTTP": Failure(
+        is_refused, refusal=Reply((b"hello\r\n\r\n",), ending=ConnectionEnding.CLOSE)
+    ),
     "nobody there": Failure(asks_nobody),
     "the program's own": Failure(raises_itself),
     "wrong arguments": Failure(asks_wrongly),

@@ -12,7 +12,7 @@ import pytest
 
 from latspan.integrations import Outcome
 from latspan.testing import Captured
-from latspan.testing._loopback import Ending, Reply
+from latspan.testing._loopback import ConnectionEnding, Reply
 from support.bedrock import INVOKED, MODEL, attributes_in, body_of, call_in, invoke, run
 
 
@@ -93,7 +93,7 @@ def test_a_body_that_is_dropped_is_abandoned(seen: Captured) -> None:
 def test_a_body_that_is_cut_is_an_error(seen: Captured) -> None:
     errors: Any = import_module("botocore.exceptions")
     head, body = INVOKED.parts
-    cut = Reply((head, body[:-9]), ending=Ending.CLOSE)
+    cut = Reply((head, body[:-9]), ending=ConnectionEnding.CLOSE)
     with pytest.raises(errors.ResponseStreamingError):
         run(invoke, cut)
     assert call_in(seen).outcome is Outcome.ERROR

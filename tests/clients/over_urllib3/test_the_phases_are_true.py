@@ -19,7 +19,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from latspan import Kind
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord
-from tests.support.loopback import Ending, Loopback, Visit, chunked, whole
+from tests.support.loopback import ConnectionEnding, Loopback, Visit, chunked, whole
 from tests.support.tls import CERTIFICATE
 from tests.support.traces import OUTCOME, segment, span
 
@@ -264,8 +264,8 @@ def test_a_compressed_stream(watched: Captured, coding: str) -> None:
     assert len(record.chunk_gaps) == 1
 
 
-@pytest.mark.parametrize("ending", [Ending.CLOSE, Ending.RESET])
-def test_a_body_that_is_cut(watched: Captured, ending: Ending) -> None:
+@pytest.mark.parametrize("ending", [ConnectionEnding.CLOSE, ConnectionEnding.RESET])
+def test_a_body_that_is_cut(watched: Captured, ending: ConnectionEnding) -> None:
     """Through a real socket: an end or a reset in the midst of a body."""
     reply = chunked(b"x" * 10, b"x" * 10, ending=ending, cut=True)
     with Loopback([reply]) as server:

@@ -11,8 +11,8 @@ import pytest
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._live.operations._context import custom_attributes
-from latspan._load._plan import Phase, Step, cut_to, step_of
-from latspan._load._progress import Answer, Progress
+from latspan._load._plan import LoadStep, Phase, cut_to, step_of
+from latspan._load._progress import Progress, RequestResult
 from latspan._load._runner import StepRunner
 from latspan._load._schedule import open_loop
 from latspan._model.goals import Arrivals, LoadSettings
@@ -34,7 +34,7 @@ class _Sender:
         self.indexes: list[int] = []
         self.cancelled = 0
 
-    async def send(self, index: int) -> Answer:
+    async def send(self, index: int) -> RequestResult:
         began_ns = self._clock.monotonic_ns()
         attributes: Any = custom_attributes()
         assert attributes[semconv.LATSPAN_LOAD_INDEX] == index
@@ -51,7 +51,9 @@ class _Sender:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Answer(outcome=Outcome.COMPLETED, duration_ns=self._clock.monotonic_ns() - began_ns)
+        return RequestResult(
+            outcome=Outcome.COMPLETED, duration_ns=self._clock.monotonic_ns() - began_ns
+        )
 
     def phases(self) -> dict[str, int]:
         counted = [phase for _, phase, _ in self.sent]
@@ -59,7 +61,7 @@ class _Sender:
 
 
 def _run(
-    step: Step,
+    step: LoadStep,
     service: _Service,
     *,
     load: LoadSettings | None = None,
@@ -87,11 +89,11 @@ def _taking(seconds: float) -> _Service:
     return service
 
 
-def _constant(rate: float, *, warmup: int, requests: int) -> Step:
+def _constant(rate: float, *, warmup: int, requests: int) -> LoadStep:
     return step_of(Arrivals.CONSTANT, rate, warmup=warmup, requests=requests, duration_ns=None)
 
 
-def _closed(concurrency: int, *, warmup: int, requests: int | None, seconds: float = 0) -> Step:
+def _closed(concurrency: int, *, warmup: int, requests: int | None, seconds: float = 0) -> LoadStep:
     duration_ns = round(seconds * NS_PER_S) if seconds else None
     return step_of(
         Arrivals.CLOSED, concurrency, warmup=warmup, requests=requests, duration_ns=duration_ns

@@ -15,7 +15,13 @@ from openai.types.chat import ChatCompletionChunk
 
 import latspan
 from latspan._base.nanoseconds import NS_PER_MS
-from latspan._model.censoring import CensoredValue, State, open_gap_ns, percentile_bounds, waited_ns
+from latspan._model.censoring import (
+    CensoredValue,
+    ValueState,
+    open_gap_ns,
+    percentile_bounds,
+    waited_ns,
+)
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Outcome, Segment
 from latspan.testing import Captured, ManualClock, Script, capture, scripted_transport
@@ -47,7 +53,7 @@ def test_every_completion_of_the_cuts_lies_in_the_interval(
 ) -> None:
     """A request that was given up may have taken any longer time, and both ends are reached."""
     weights = [weight for _, _, weight in values]
-    known = {"exact": State.EXACT, "cut": State.AT_LEAST, "never": State.NEVER}
+    known = {"exact": ValueState.EXACT, "cut": ValueState.AT_LEAST, "never": ValueState.NEVER}
     intervals = [CensoredValue.of(known[state], value) for value, state, _ in values]
     low, high = percentile_bounds([each for each in intervals if each], percentile, weights)
 

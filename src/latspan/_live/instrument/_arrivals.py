@@ -39,7 +39,7 @@ returned within a few microseconds.
 """
 
 
-class Arrivals:
+class EventArrivals:
     """
     The reads of one body since the last event that they completed.
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from latspan._base.internal_errors import handle_internal_errors
-from latspan._live.instrument._arrivals import Arrivals
+from latspan._live.instrument._arrivals import EventArrivals
 from latspan._live.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._live.operations import HttpExchange, ModelCall, Operation
 from latspan._model.segments import Outcome
@@ -84,7 +84,7 @@ class BodyTracker:
         self._request_body = request_body
         self._entered = self._reading = self._reading_before = False
         self._last_return_ns: int | None = None
-        self._arrivals = Arrivals(as_received=as_received)
+        self._arrivals = EventArrivals(as_received=as_received)
         self._interrupted: tuple[int, int, Outcome, str] | None = None
         self._end_ns: int | None = None
         self._readers: set[object] = set()

@@ -18,7 +18,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Run(Protocol[_T_co]):
+class Execution(Protocol[_T_co]):
     """One run of a block, a function call, or a generator from its first step to its end."""
 
     def current(self) -> AbstractContextManager[_T_co]:
@@ -50,7 +50,7 @@ class _Entry(Generic[_T]):
 
     __slots__ = ("_inside", "_run", "_token")
 
-    def __init__(self, run: Run[_T] | None) -> None:
+    def __init__(self, run: Execution[_T] | None) -> None:
         self._run = run
         self._inside: AbstractContextManager[_T] | None = None
         self._token: Token[_Entry[Any] | None] | None = None
@@ -91,7 +91,7 @@ class ScopeManager(Generic[_T]):
 
     __slots__ = ("_begin", "_open")
 
-    def __init__(self, begin: Callable[[], Run[_T] | None]) -> None:
+    def __init__(self, begin: Callable[[], Execution[_T] | None]) -> None:
         self._begin = begin
         self._open: list[_Entry[_T]] = []
 
@@ -101,7 +101,7 @@ class ScopeManager(Generic[_T]):
     def __enter__(self) -> _T:
         return self._enter(self._begin())
 
-    def _enter(self, run: Run[_T] | None) -> _T:
+    def _enter(self, run: Execution[_T] | None) -> _T:
         entry = _Entry(run)
         value = entry.enter()
         self._open.append(entry)
@@ -157,13 +157,13 @@ def named_scope(subject: Any, scope: Callable[[str], ScopeManager[Any]]) -> Any:
     return scope(subject)
 
 
-Begin = Callable[[], Run[Any] | None]
+Begin = Callable[[], Execution[Any] | None]
 """Begins a run; returns ``None`` for no run."""
 
 
 def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
-    Return ``function`` wrapped so that each of its runs is a :class:`Run`.
+    Return ``function`` wrapped so that each of its runs is a :class:`Execution`.
 
     The function may be a generator, and synchronous or asynchronous. The run of a generator lasts
     from the generator's first step to its end, and is current only while a step runs.

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from latspan._base.internal_errors import handle_internal_errors
 from latspan._base.text import text_of
-from latspan._live.instrument._decorators import Run, ScopeManager, named_scope, scope_entering
+from latspan._live.instrument._decorators import (
+    Execution,
+    ScopeManager,
+    named_scope,
+    scope_entering,
+)
 from latspan._live.instrument._outcomes import error_type_of, outcome_of
 from latspan._live.process.runtime import current_runtime
 from latspan._model.segments import Kind, Outcome
@@ -170,9 +175,9 @@ class OperationScope(ScopeManager[OpenScope]):
         span_attributes: dict[str, AttributeValue] | None = None,
     ) -> None:
         begin = functools.partial(_begin, kind, name, span_attributes)
-        # A run returns no `OpenScope`. Only a `with` statement needs one, so `__enter__` creates
-        # it; the runs of a decorated function do not.
-        super().__init__(cast("Callable[[], Run[OpenScope] | None]", begin))
+        # An execution returns no `OpenScope`. Only a `with` statement needs one, so `__enter__`
+        # creates it; the executions of a decorated function do not.
+        super().__init__(cast("Callable[[], Execution[OpenScope] | None]", begin))
 
     def __enter__(self) -> OpenScope:
         block = self._begin()

@@ -76,7 +76,7 @@ class _Windows(NamedTuple):
     first_tokens: Window
 
 
-class Budget:
+class KeepAllowance:
     """
     Number of traces that may be kept in addition. Not thread-safe.
 
@@ -178,7 +178,7 @@ class Decisions:
         self._slowest = _SLOWEST * ratio
         self._latest_tokens = _LATEST_TOKENS * ratio
         self._unusual = _UNUSUAL * ratio
-        self._budget = Budget(ratio)
+        self._budget = KeepAllowance(ratio)
         self._least_random = round((1 - _BY_CHANCE * ratio) * (_RANDOM_BITS + 1))
         self._windows: dict[tuple[str, str], _Windows] = {}
 

@@ -40,7 +40,7 @@ _SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EffectiveSetting:
     """
     A setting in effect.
 
@@ -56,7 +56,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class OtherInstrumentation:
     """
     Another instrumentation of a library that latspan instruments too.
 
@@ -87,8 +87,8 @@ class Examination:
 
     versions: dict[str, str | None]
     integrations: tuple[Integration, ...]
-    conflicts: tuple[Conflict, ...]
-    settings: tuple[Setting, ...]
+    conflicts: tuple[OtherInstrumentation, ...]
+    settings: tuple[EffectiveSetting, ...]
     variables: tuple[VariableFinding, ...]
     exports: tuple[ProbeResult, ...]
 
@@ -135,7 +135,7 @@ def _versions(installed: Iterable[Distribution]) -> Iterator[tuple[str, str | No
 
 def _conflicts(
     installed: Iterable[Distribution], ours: Iterable[Integration]
-) -> Iterator[Conflict]:
+) -> Iterator[OtherInstrumentation]:
     libraries = {Requirement(each.requires).name.lower() for each in ours if each.requires}
     packages: dict[str, set[str]] = {}
     for distribution in installed:
@@ -146,7 +146,7 @@ def _conflicts(
                 if _BUILT_ON.get(library, library) in libraries:
                     packages.setdefault(point.name, set()).add(distribution.name)
     for name, found in sorted(packages.items()):
-        yield Conflict(tuple(sorted(found)), name, _meaning(name, found))
+        yield OtherInstrumentation(tuple(sorted(found)), name, _meaning(name, found))
 
 
 def _meaning(name: str, packages: set[str]) -> str:
@@ -162,7 +162,7 @@ def _meaning(name: str, packages: set[str]) -> str:
     )
 
 
-def _settings(config: Config, unreadable: Collection[str]) -> Iterator[Setting]:
+def _settings(config: Config, unreadable: Collection[str]) -> Iterator[EffectiveSetting]:
     for field in fields(Config):
         variable = f"LATSPAN_{field.name.upper()}"
         value = getattr(config, field.name)
@@ -172,7 +172,7 @@ def _settings(config: Config, unreadable: Collection[str]) -> Iterator[Setting]:
         if field.name == "scrape_servers":
             text = ", ".join(map(_shown.address, config.scrape_servers)) or "none"
         is_set = os.environ.get(variable) and variable not in unreadable
-        yield Setting(field.name, text, variable if is_set else "default")
+        yield EffectiveSetting(field.name, text, variable if is_set else "default")
     without_effect = {each.variable for each in misspelt_otlp(os.environ)}
     for variable, text in sorted(os.environ.items()):
         if (
@@ -181,4 +181,4 @@ def _settings(config: Config, unreadable: Collection[str]) -> Iterator[Setting]:
             and _shown.printable(variable) not in without_effect
         ):
             shown = _shown.setting(variable, text)
-            yield Setting(_shown.printable(variable), shown, variable)
+            yield EffectiveSetting(_shown.printable(variable), shown, variable)

@@ -47,7 +47,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedSignal:
     """
     Messages of one signal.
 
@@ -100,12 +100,12 @@ class ProcessObservation:
     recorded: Mapping[str, int] = field(default_factory=dict[str, int])
     early: Mapping[str, int] = field(default_factory=dict[str, int])
     libraries: tuple[Library, ...] = ()
-    exports: tuple[Exported, ...] = ()
+    exports: tuple[ExportedSignal, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MissingTelemetry:
     """
     Something that is missing from the telemetry of the program, or would be without the doctor.
 
@@ -142,7 +142,7 @@ def read_observations(folder: Path) -> list[ProcessObservation]:
 def _read(path: Path) -> ProcessObservation:
     held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     held["libraries"] = tuple(Library(**each) for each in held["libraries"])
-    held["exports"] = tuple(Exported(**each) for each in held["exports"])
+    held["exports"] = tuple(ExportedSignal(**each) for each in held["exports"])
     held["warnings"] = tuple(held["warnings"])
     return ProcessObservation(**held)
 
@@ -183,13 +183,13 @@ def labels_of(observations: Sequence[ProcessObservation]) -> list[str]:
     return labels
 
 
-def exports_of(observations: Iterable[ProcessObservation]) -> list[Exported]:
+def exports_of(observations: Iterable[ProcessObservation]) -> list[ExportedSignal]:
     """Return the results of the exports of all processes, by signal."""
-    merged: dict[str, Exported] = {}
+    merged: dict[str, ExportedSignal] = {}
     for observation in observations:
         for each in observation.exports:
-            before = merged.get(each.signal, Exported(each.signal))
-            merged[each.signal] = Exported(
+            before = merged.get(each.signal, ExportedSignal(each.signal))
+            merged[each.signal] = ExportedSignal(
                 each.signal,
                 before.accepted + each.accepted,
                 before.failed + each.failed,
@@ -198,11 +198,11 @@ def exports_of(observations: Iterable[ProcessObservation]) -> list[Exported]:
     return [merged[signal] for signal in sorted(merged)]
 
 
-def findings_of(observations: list[ProcessObservation]) -> list[Finding]:
+def findings_of(observations: list[ProcessObservation]) -> list[MissingTelemetry]:
     """Return what is wrong with the telemetry of the processes."""
     if not observations:
         return [
-            Finding(
+            MissingTelemetry(
                 "program",
                 "no process of the program loaded latspan",
                 "run it with a Python in which latspan is installed, and without -I, -E and -S;"
@@ -210,14 +210,14 @@ def findings_of(observations: list[ProcessObservation]) -> list[Finding]:
             )
         ]
     last = {each.pid: number for number, each in enumerate(observations)}
-    found: list[Finding] = []
+    found: list[MissingTelemetry] = []
     for number, (each, label) in enumerate(zip(observations, labels_of(observations), strict=True)):
         found += _findings_of_process(each, label, is_replaced=last[each.pid] != number)
     if not sum(recorded_in(observations).values()) and not any(
         each.failure for each in observations
     ):
         found.append(
-            Finding(
+            MissingTelemetry(
                 "program",
                 "no call and no request was recorded",
                 "check that the program made a call during this run, with a library that latspan"
@@ -230,10 +230,12 @@ def findings_of(observations: list[ProcessObservation]) -> list[Finding]:
 
 def _findings_of_process(
     process: ProcessObservation, subject: str, *, is_replaced: bool
-) -> Iterator[Finding]:
+) -> Iterator[MissingTelemetry]:
     if process.failure is not None:
         problem, _, hint = process.failure.partition("\nhint: ")
-        yield Finding(subject, f"latspan stayed off: {printable(problem)}", printable(hint) or None)
+        yield MissingTelemetry(
+            subject, f"latspan stayed off: {printable(problem)}", printable(hint) or None
+        )
     # A process that latspan was never configured in has nothing to lose: many helpers of an
     # application are killed.
     if not process.finished and process.configured is not None:
@@ -242,21 +244,21 @@ def _findings_of_process(
             if is_replaced
             else ("it ended", "the process is killed or calls os._exit()")
         )
-        yield Finding(
+        yield MissingTelemetry(
             subject,
             f"{ended} without its exit handlers, so what it recorded is unknown",
             f"call latspan.shutdown() before {end}",
         )
     early = process.early.get("call", 0) + process.early.get("http", 0)
     if early:
-        yield Finding(
+        yield MissingTelemetry(
             subject,
             f"{early} {'call was' if early == 1 else 'calls were'} made before"
             " latspan.configure(); without latspan run, they are not recorded",
             _CONFIGURE_FIRST,
         )
     if process.imports_latspan and process.configured != "program" and process.failure is None:
-        yield Finding(
+        yield MissingTelemetry(
             subject,
             "the program imports latspan and never calls latspan.configure(): it records only under"
             " latspan run",
@@ -264,7 +266,7 @@ def _findings_of_process(
             is_error=False,
         )
     if process.configured == "program" and not process.instruments_itself:
-        yield Finding(
+        yield MissingTelemetry(
             subject,
             "the program never calls latspan.auto_instrument(); without latspan run, a library is"
             " instrumented only if the program switches its integration on itself",
@@ -273,4 +275,4 @@ def _findings_of_process(
         )
     for warning in process.warnings:
         text, _, hint = warning.partition("; hint: ")
-        yield Finding(subject, printable(text), printable(hint) or None, is_error=False)
+        yield MissingTelemetry(subject, printable(text), printable(hint) or None, is_error=False)

@@ -39,7 +39,7 @@ from latspan._live.process.runtime import when_instrumentation_is_requested
 from latspan._live.sdk._lifecycle import is_sdk_disabled
 from latspan._live.sdk._observation import (
     Configured,
-    Exported,
+    ExportedSignal,
     Library,
     ProcessObservation,
     write_observation,
@@ -294,13 +294,13 @@ def _copies() -> Iterator[Library]:
                 )
 
 
-def _exports() -> Iterator[Exported]:
+def _exports() -> Iterator[ExportedSignal]:
     if "latspan._live.otel.export" not in sys.modules:
         return
     from latspan._live.otel.export._export_errors import export_results
 
     for signal, result in sorted(export_results.items()):
-        yield Exported(signal, result.accepted, result.failed, result.reason)
+        yield ExportedSignal(signal, result.accepted, result.failed, result.reason)
 
 
 def _program_imports_latspan() -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from latspan import semconv
 from latspan._model.censoring import (
     CensoredValue,
-    State,
+    ValueState,
     open_gap_ns,
     open_segments,
     state_of,
@@ -132,7 +132,7 @@ class RequestRecord:
             return True
         return None if self.kind in _MAY_STREAM else False
 
-    def state(self, metric: str) -> State:
+    def state(self, metric: str) -> ValueState:
         """Return what is known of a metric of this record; see :mod:`latspan._model.censoring`."""
         return state_of(
             metric,
@@ -178,4 +178,4 @@ class RequestRecord:
 
 
 _MAY_STREAM: Final = frozenset({Kind.CALL, Kind.REQUEST, Kind.INNER_REQUEST})
-_BOUNDED: Final = frozenset({State.EXACT, State.AT_LEAST})
+_BOUNDED: Final = frozenset({ValueState.EXACT, ValueState.AT_LEAST})

@@ -88,7 +88,7 @@ _MAX_GAPS: Final = 256
 """Maximum number of gaps of a stream that a kept record has, unless all records are kept."""
 
 
-class Tally(NamedTuple):
+class RecorderCounts(NamedTuple):
     """
     Numbers of rejected or changed values up to the last swap, and of unreadable records so far.
 
@@ -375,10 +375,12 @@ class Recorder:
         if not self.is_held_here:
             release(replaced)
 
-    def tally(self) -> Tally:
+    def tally(self) -> RecorderCounts:
         """Return the numbers of rejected and changed values, and of unreadable records."""
         with self._held():
-            return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
+            return RecorderCounts(
+                self._rejected, self._clamped, dict(self._overflowed), self._unreadable
+            )
 
     def forget_idle(self, before_epoch_ns: int) -> int:
         """

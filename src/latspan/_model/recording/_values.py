@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan import semconv
-from latspan._model.censoring import AT_LEAST, State
+from latspan._model.censoring import AT_LEAST, ValueState
 from latspan._model.metrics import (
     CHUNK_GAP,
     DURATION,
@@ -241,11 +241,11 @@ class _Gathered:
             if metric in record.metrics:
                 continue
             state = record.state(metric)
-            if state is State.AT_LEAST:
+            if state is ValueState.AT_LEAST:
                 self._add(_NAMES_AT_LEAST[metric], record.lower_bound(metric))
-            elif state is State.UNKNOWN:
+            elif state is ValueState.UNKNOWN:
                 self._add(_NAMES_AT_LEAST[metric], 0)
-            elif state is State.NEVER:
+            elif state is ValueState.NEVER:
                 is_time = unit_of(metric) == "s"
                 self._add(_NAMES_AT_LEAST[metric], record.duration_ns if is_time else 0)
 

@@ -7,7 +7,7 @@ and colours for terminals.
 
 from __future__ import annotations
 
-from latspan._model.text._request import FAINT, Line, line_of, style_of, waterfall
+from latspan._model.text._request import FAINT, StyledLine, line_of, style_of, waterfall
 from latspan._model.text._words import (
     GLOSSARY,
     SOURCE_LETTERS,
@@ -29,7 +29,7 @@ __all__ = [
     "GLOSSARY",
     "SOURCE_LETTERS",
     "SOURCE_WORDS",
-    "Line",
+    "StyledLine",
     "count",
     "difference",
     "in_words",

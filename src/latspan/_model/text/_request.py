@@ -16,7 +16,7 @@ from typing import Final
 
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._base.shown import printable
-from latspan._model.censoring import State
+from latspan._model.censoring import ValueState
 from latspan._model.metrics import (
     FIRST_TOKENS,
     METRICS,
@@ -31,7 +31,7 @@ from latspan._model.units import milliseconds
 
 _KIND_WIDTH: Final = 7
 
-Line = tuple[tuple[str, str], ...]
+StyledLine = tuple[tuple[str, str], ...]
 """Parts of a line, each with the name of its style, which is empty for none."""
 
 FAINT: Final = "bright_black"
@@ -81,7 +81,7 @@ def line_of(record: RequestRecord) -> str:
         if metric in record.metrics:
             parts.append(f"{label} {milliseconds(record.metrics[metric].value)}")
             break
-        if record.state(metric) is State.AT_LEAST:
+        if record.state(metric) is ValueState.AT_LEAST:
             if waited_ns := record.lower_bound(metric):
                 parts.append(f"{label} ≥ {milliseconds(waited_ns)}")
             break
@@ -136,7 +136,7 @@ _ASCII: Final = _Glyphs(
 
 def waterfall(
     record: RequestRecord, title: str, width: int, *, ascii_only: bool = False, legend: bool = True
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """
     Yield the lines of a request's waterfall.
 
@@ -155,7 +155,7 @@ def waterfall(
         yield from _legend(width, glyphs)
 
 
-def _head(record: RequestRecord, title: str, glyphs: _Glyphs) -> Iterator[Line]:
+def _head(record: RequestRecord, title: str, glyphs: _Glyphs) -> Iterator[StyledLine]:
     dot = f" {glyphs.dot} "
     yield (title, "bold"), (dot + dot.join((record.name, record.outcome.value)), "")
     facts = dot.join(_facts(record, glyphs))
@@ -163,7 +163,7 @@ def _head(record: RequestRecord, title: str, glyphs: _Glyphs) -> Iterator[Line]:
         yield ((_MARGIN + facts, ""),)
 
 
-def _body(record: RequestRecord, width: int, glyphs: _Glyphs) -> Iterator[Line]:
+def _body(record: RequestRecord, width: int, glyphs: _Glyphs) -> Iterator[StyledLine]:
     rows = record.segment_totals
     names = [printable(row.name) for row in rows]
     name_width = max(map(len, (*names, "total")))
@@ -281,7 +281,7 @@ def _bar(pieces: Sequence[Segment], duration_ns: int, width: int, glyphs: _Glyph
     return "".join(drawn).rstrip()
 
 
-def _legend(width: int, glyphs: _Glyphs) -> Iterator[Line]:
+def _legend(width: int, glyphs: _Glyphs) -> Iterator[StyledLine]:
     entries = [
         *(
             f"{glyphs.fills[source]} {SOURCE_LETTERS[source]} {SOURCE_WORDS[source]}"

@@ -70,7 +70,7 @@ from latspan._model.timeline._delays import (
 )
 from latspan._model.timeline._marks import Attempt, Reads, answering
 from latspan._model.timeline._observation import CallObservation, body_end_ns
-from latspan._model.timeline._reconcile import NO_EVIDENCE, Observed, Reconciled, reconcile
+from latspan._model.timeline._reconcile import NO_EVIDENCE, ObservedInstants, Reconciled, reconcile
 from latspan._model.timeline._segment_builder import Cut, SegmentBuilder, Timeline
 from latspan._model.timeline._stream import (
     Stream,
@@ -226,7 +226,7 @@ def _whole_answer(
     sending_ns = begin if attempt is None else attempt.sending_ns
     reconciled = reconcile(
         seen.reported,
-        Observed(sending_ns, begin, end, end, end, headers_ns=None, streamed=False),
+        ObservedInstants(sending_ns, begin, end, end, end, headers_ns=None, streamed=False),
         trusted=trusted,
     )
     if seen.body_is_the_callers and attempt is not None:
@@ -264,7 +264,7 @@ def _streamed_answer(
         sent_ns = builder.cursor_ns
         reconciled = reconcile(
             seen.reported,
-            Observed(
+            ObservedInstants(
                 sending_ns=sent_ns if attempt is None else attempt.sending_ns,
                 begin_ns=sent_ns,
                 first_ns=stream.arrivals_ns[0],

@@ -27,11 +27,11 @@ from latspan._model.timeline._segment_builder import Part
 _SLACK_NS: Final = 5 * NS_PER_MS
 _SLACK_DIVISOR: Final = 100
 
-Stage = tuple[str, int]
+ReportedStage = tuple[str, int]
 """A segment's name, and its length in nanoseconds as a server reported it."""
 
 
-class Observed(NamedTuple):
+class ObservedInstants(NamedTuple):
     """
     Instants that the client measured, in monotonic nanoseconds.
 
@@ -80,7 +80,7 @@ class Reconciled(NamedTuple):
     """
 
     first: Sequence[Part] = ()
-    before: Sequence[Stage] = ()
+    before: Sequence[ReportedStage] = ()
     decode_ns: int | None = None
     covers: bool = False
     early_ns: int = 0
@@ -134,7 +134,7 @@ NO_EVIDENCE: Final = Reconciled()
 
 
 def reconcile(
-    reports: Sequence[ReportedTimings], seen: Observed, *, trusted: bool = False
+    reports: Sequence[ReportedTimings], seen: ObservedInstants, *, trusted: bool = False
 ) -> Reconciled:
     """
     Place reported times into the intervals to which they belong.
@@ -200,10 +200,10 @@ class _Reports:
         "_trusted",
     )
 
-    def __init__(self, seen: Observed, *, trusted: bool) -> None:
+    def __init__(self, seen: ObservedInstants, *, trusted: bool) -> None:
         self._seen = seen
         self._trusted = trusted
-        self._stages: list[Stage] = []
+        self._stages: list[ReportedStage] = []
         self._gateways_ns = self._before_ns = self._decodes_ns = 0
         # Longest total so far, counted from the arrival of the request at the outermost system.
         self._reach_ns = 0

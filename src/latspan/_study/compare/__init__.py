@@ -22,13 +22,13 @@ from latspan._study.compare._comparison import (
 from latspan._study.compare._conditions import Difference, Weight, differences
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question, question
-from latspan._study.compare._rows import Change, Row, mean_of
+from latspan._study.compare._rows import PercentileChange, PercentileRow, mean_of
 from latspan._study.compare._run import (
     SEGMENT,
     Band,
-    Form,
     Profile,
     Run,
+    RunForm,
     part_of,
     run_of,
     run_of_records,
@@ -40,17 +40,17 @@ __all__ = [
     "BASELINE_SCHEMA",
     "SEGMENT",
     "Band",
-    "Change",
     "Comparison",
     "Difference",
     "Explanation",
     "Failures",
-    "Form",
     "Judgement",
+    "PercentileChange",
+    "PercentileRow",
     "Profile",
     "Question",
-    "Row",
     "Run",
+    "RunForm",
     "SegmentChange",
     "Weight",
     "baseline_document",

@@ -21,8 +21,8 @@ from latspan._base.shown import printable
 from latspan._model.goals import Target
 from latspan._model.segments import Kind
 from latspan._study.compare._mix import stored_strata
-from latspan._study.compare._run import SEGMENT, Band, Form, Profile, Run, Stratum
-from latspan._study.stats import Sample
+from latspan._study.compare._run import SEGMENT, Band, Profile, Run, RunForm, Stratum
+from latspan._study.stats import WeightedSample
 from latspan._version import __version__
 from latspan.errors import ConfigError, HistogramFormatError, LatspanError, RecordingError
 from latspan.histogram import Histogram, decode, encode
@@ -50,7 +50,7 @@ _DAMAGED: Final = (
 )
 
 
-def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -> Sample:
+def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -> WeightedSample:
     """
     Return the values of a histogram.
 
@@ -62,7 +62,7 @@ def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -
     counts = {middle_value_of(index): count for index, count in histogram}
     if zeros > 0:
         counts[0] = counts.get(0, 0) + zeros
-    return Sample.of_counts(sorted(counts.items()), failed)
+    return WeightedSample.of_counts(sorted(counts.items()), failed)
 
 
 def baseline_document(runs: Sequence[Run]) -> dict[str, object]:
@@ -83,7 +83,9 @@ def _written(run: Run) -> dict[str, object]:
     }
     return {
         # A run that was itself read from a baseline has the name of that file before its own.
-        "name": Path(run.name.rpartition(": ")[2] if run.form is Form.BASELINE else run.name).name,
+        "name": Path(
+            run.name.rpartition(": ")[2] if run.form is RunForm.BASELINE else run.name
+        ).name,
         **({"recording": run.recording} if run.recording else {}),
         "kind": run.kind.value,
         "units": run.units,
@@ -91,7 +93,7 @@ def _written(run: Run) -> dict[str, object]:
         **({"cut": run.cut} if run.cut else {}),
         **({"start_ns": run.start_ns} if run.start_ns else {}),
         **({"effective": run.size} if run.size < run.units else {}),
-        **({"origin": Form.HISTOGRAMS.value} if run.has_histograms_only else {}),
+        **({"origin": RunForm.HISTOGRAMS.value} if run.has_histograms_only else {}),
         **({"notes": list(run.notes)} if run.notes else {}),
         "conditions": dict(run.conditions),
         "profile": {
@@ -140,7 +142,7 @@ def _written_strata(strata: Sequence[Stratum]) -> dict[str, object]:
     }
 
 
-def _written_sample(sample: Sample) -> dict[str, object]:
+def _written_sample(sample: WeightedSample) -> dict[str, object]:
     """
     Return a sample as counts.
 
@@ -238,7 +240,7 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
     units = _whole(written["units"])
     return Run(
         name=f"{source}: {_text(written['name'])}",
-        form=Form.BASELINE,
+        form=RunForm.BASELINE,
         recording=str(written.get("recording", "")),
         kind=Kind(written["kind"]),
         units=units,
@@ -246,7 +248,7 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
         cut=_whole(written.get("cut", 0), most=units),
         start_ns=_whole(written.get("start_ns", 0)),
         effective=_number(written["effective"]) if "effective" in written else None,
-        origin=Form(written["origin"]) if "origin" in written else None,
+        origin=RunForm(written["origin"]) if "origin" in written else None,
         notes=tuple(map(_text, written.get("notes", ()))),
         samples=samples,
         profile=_profile(written["profile"]),
@@ -283,7 +285,7 @@ def _read_stratum(written: Mapping[str, Any]) -> Stratum:
     return Stratum(attributes, streamed, requests)
 
 
-def _read_sample(written: Mapping[str, Any]) -> Sample:
+def _read_sample(written: Mapping[str, Any]) -> WeightedSample:
     low = sample_of_histogram(decode(written["counts"]).histogram, _whole(written["failed"]))
     if "upper" not in written:
         return low

@@ -19,14 +19,14 @@ from latspan._study.compare._conditions import RATE, Difference, differences
 from latspan._study.compare._explanation import Explanation, explain
 from latspan._study.compare._mix import MAX_SHOWN, MIX, Mix, mix_of
 from latspan._study.compare._opposite import opposite_strata
-from latspan._study.compare._order import Order, order_of
+from latspan._study.compare._order import OrderEffect, order_of
 from latspan._study.compare._question import Judgement, Question
-from latspan._study.compare._rows import Change, Row, judged_rows, mean_of
+from latspan._study.compare._rows import PercentileChange, PercentileRow, judged_rows, mean_of
 from latspan._study.compare._run import STRATA, Run, part_of
 from latspan._study.compare._sentence import conclusion, notes
 from latspan._study.stats import (
-    Sample,
     TargetVerdict,
+    WeightedSample,
     more_often,
     permutation,
     runs_needed,
@@ -96,7 +96,7 @@ class Comparison:
     sentence: str
     runs: tuple[int, int]
     units: tuple[int, int]
-    rows: tuple[Row, ...]
+    rows: tuple[PercentileRow, ...]
     differences: tuple[Difference, ...]
     failures: Failures
     explanation: Explanation | None
@@ -110,7 +110,7 @@ class Comparison:
     mix: Mix | None = None
 
     @property
-    def goal(self) -> Row:
+    def goal(self) -> PercentileRow:
         """Row of the question."""
         return self.rows[0]
 
@@ -124,14 +124,14 @@ class Comparison:
         """Whether nothing is worse, whatever the reason for an improvement may be."""
         return self.judgement in (Judgement.IMPROVED, Judgement.NO_WORSE) or (
             self.judgement is Judgement.INCONCLUSIVE
-            and self.goal.change in (Change.IMPROVED, Change.NO_WORSE)
+            and self.goal.change in (PercentileChange.IMPROVED, PercentileChange.NO_WORSE)
             and not self.worse
         )
 
     @property
-    def worse(self) -> tuple[Row, ...]:
+    def worse(self) -> tuple[PercentileRow, ...]:
         """Guards that are worse."""
-        return tuple(row for row in self.rows[1:] if row.change is Change.WORSE)
+        return tuple(row for row in self.rows[1:] if row.change is PercentileChange.WORSE)
 
     @property
     def is_attributable(self) -> bool:
@@ -139,7 +139,7 @@ class Comparison:
         return len(self.changes) <= 1
 
 
-class Groups(NamedTuple):
+class GroupComparisons(NamedTuple):
     """
     Comparisons of groups of requests.
 
@@ -160,7 +160,7 @@ def compare_by(
     name: str,
     *,
     accept: Collection[str] = (),
-) -> Groups:
+) -> GroupComparisons:
     """
     Return one comparison for each value of an attribute that both sides have.
 
@@ -214,7 +214,9 @@ def compare_by(
             left_out[f"it has no {asked.metric}"].append(f"{value} ({count(number, 'request')})")
             continue
         found.append(compare(sides[0], sides[1], asked, accept=accept, group=(name, value)))
-    return Groups(found, [_left_out(name, values, why) for why, values in left_out.items()])
+    return GroupComparisons(
+        found, [_left_out(name, values, why) for why, values in left_out.items()]
+    )
 
 
 def _left_out(name: str, values: Sequence[str], why: str) -> str:
@@ -337,7 +339,7 @@ def compare(
     )
 
 
-def _target(samples: Sequence[Sample], limit_ns: int, percentile: float) -> TargetVerdict:
+def _target(samples: Sequence[WeightedSample], limit_ns: int, percentile: float) -> TargetVerdict:
     """Return the verdict on a limit over the requests of several runs."""
     total, surely, perhaps = (
         sum(each.total for each in samples),
@@ -348,12 +350,12 @@ def _target(samples: Sequence[Sample], limit_ns: int, percentile: float) -> Targ
     return target_verdict_of_weights(total, surely, perhaps, percentile, heaviest=heaviest)
 
 
-def _logarithms(row: Row) -> tuple[list[float], list[float]]:
+def _logarithms(row: PercentileRow) -> tuple[list[float], list[float]]:
     one, two = ([math.log(value) for value in side if 0 < value < math.inf] for side in row.single)
     return one, two
 
 
-def _doubts(differ: Sequence[Difference], failures: Failures, order: Order) -> Iterator[str]:
+def _doubts(differ: Sequence[Difference], failures: Failures, order: OrderEffect) -> Iterator[str]:
     """Yield why an improvement is not claimed, although the goal is faster."""
     if failures.more_cut:
         yield (
@@ -367,7 +369,7 @@ def _doubts(differ: Sequence[Difference], failures: Failures, order: Order) -> I
         yield order.reason
 
 
-def _notes(mix: Mix, order: Order, after: Sequence[Run], asked: Question) -> Iterator[str]:
+def _notes(mix: Mix, order: OrderEffect, after: Sequence[Run], asked: Question) -> Iterator[str]:
     if not mix.before:
         yield (
             "The mix of requests is unknown, so a change of it looks like a change of speed:"
@@ -400,12 +402,12 @@ def _refuse_unknown(accept: Collection[str], differ: Sequence[Difference]) -> No
 
 
 def _judge(
-    rows: Sequence[Row],
+    rows: Sequence[PercentileRow],
     differ: Sequence[Difference],
     invalid: Sequence[str],
     failures: Failures,
     mix: Mix,
-    order: Order,
+    order: OrderEffect,
     doubts: Sequence[str],
     before: int,
     after: int,
@@ -430,21 +432,21 @@ def _judge(
         share = f"{failures.before:.1%} before, {failures.after:.1%} after"
         return Judgement.WORSE, f"more requests fail: {share}"
     goal = rows[0]
-    worse = [row for row in rows[1:] if row.change is Change.WORSE]
-    if order.beyond_drift >= _LEVEL / 2 and (worse or goal.change is Change.WORSE):
+    worse = [row for row in rows[1:] if row.change is PercentileChange.WORSE]
+    if order.beyond_drift >= _LEVEL / 2 and (worse or goal.change is PercentileChange.WORSE):
         return _OPEN, order.reason
-    if goal.change is Change.WORSE:
+    if goal.change is PercentileChange.WORSE:
         return Judgement.WORSE, ""
     if worse:
         names = ", ".join(f"p{row.percentile:g} {row.name}" for row in worse[:3])
         return Judgement.WORSE, f"{names} became worse"
-    if goal.change is Change.IMPROVED:
+    if goal.change is PercentileChange.IMPROVED:
         if doubts:
             return _OPEN, doubts[0]
         return Judgement.IMPROVED, ""
-    if goal.change is Change.NO_WORSE:
+    if goal.change is PercentileChange.NO_WORSE:
         return Judgement.NO_WORSE, ""
-    if goal.change is Change.TOO_FEW:
+    if goal.change is PercentileChange.TOO_FEW:
         return _OPEN, f"a p{goal.percentile:g} needs {goal.needed:,} values in each run"
     if goal.high_ns is not None:
         return _OPEN, "requests that were given up leave it open"
@@ -453,11 +455,11 @@ def _judge(
     return _OPEN, ""
 
 
-def _needed(goal: Row, before: int, after: int) -> int | None:
+def _needed(goal: PercentileRow, before: int, after: int) -> int | None:
     """Return the number of runs per side that would probably decide."""
     # If the goal falls on failed requests, further runs cannot decide either.
     if (
-        goal.change in (Change.TOO_FEW, Change.IMPROVED)
+        goal.change in (PercentileChange.TOO_FEW, PercentileChange.IMPROVED)
         or goal.high_ns is not None
         or math.inf in (goal.before_ns, goal.after_ns)
     ):

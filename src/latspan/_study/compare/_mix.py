@@ -92,7 +92,7 @@ STREAMED: Final = "streamed"
 """Whether a request streams, as an attribute that divides requests."""
 
 
-class Division(NamedTuple):
+class Stratification(NamedTuple):
     """
     How the requests of a comparison are divided into strata.
 
@@ -107,7 +107,7 @@ class Division(NamedTuple):
     usual: Mapping[str, float]
 
 
-def division_of(runs: Sequence[Run], accept: Collection[str]) -> Division:
+def division_of(runs: Sequence[Run], accept: Collection[str]) -> Stratification:
     """
     Return how the requests of a comparison are divided.
 
@@ -121,7 +121,7 @@ def division_of(runs: Sequence[Run], accept: Collection[str]) -> Division:
         for each in _strata(run, without):
             if each.streamed is not None:
                 usual[_kind_of(each, without)] += each.requests if each.streamed else -each.requests
-    return Division(without, usual)
+    return Stratification(without, usual)
 
 
 def _knows_streams(run: Run) -> bool:
@@ -182,7 +182,7 @@ def _kind_of(stratum: Stratum, without: Collection[str]) -> str:
     return " ".join(dict.fromkeys(filter(None, named)))
 
 
-def _name_of(stratum: Stratum, division: Division) -> str:
+def _name_of(stratum: Stratum, division: Stratification) -> str:
     """Return the name of a kind of requests; several kinds may have the same."""
     kind = _kind_of(stratum, division.without)
     streams = stratum.streamed
@@ -193,7 +193,7 @@ def _name_of(stratum: Stratum, division: Division) -> str:
     return kind or "other"
 
 
-def strata_of(run: Run, division: Division) -> tuple[NDArray[np.int64], list[str]] | None:
+def strata_of(run: Run, division: Stratification) -> tuple[NDArray[np.int64], list[str]] | None:
     """
     Return the stratum of each request, as a code, and the names by code.
 
@@ -271,7 +271,7 @@ def mix_of(
     return Mix(one, two, changed=True, refused=refused, runs=tuple(runs) or tuple(after))
 
 
-def _totals(runs: Sequence[Run], division: Division) -> dict[str, float]:
+def _totals(runs: Sequence[Run], division: Stratification) -> dict[str, float]:
     """Return the number of requests of each stratum of a side; empty if a run's are unknown."""
     totals: defaultdict[str, float] = defaultdict(float)
     for run in runs:

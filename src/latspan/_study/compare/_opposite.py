@@ -10,7 +10,7 @@ import numpy as np
 
 from latspan._study.compare._mix import division_of, strata_of
 from latspan._study.compare._question import Question
-from latspan._study.compare._rows import Change, judged_rows
+from latspan._study.compare._rows import PercentileChange, judged_rows
 from latspan._study.compare._run import Run, reweighted
 
 MIN_SHARE: Final = 0.10
@@ -36,17 +36,15 @@ def opposite_strata(
     names = _large(sides)
     if len(names) < 2:
         return
-    changes: dict[Change, str] = {}
+    changes: dict[PercentileChange, str] = {}
     for name in names:
         one, two = ([_part(run, strata, name) for run, strata in side] for side in sides)
         if all(asked.metric in run.samples and run.units for run in (*one, *two)):
             row = judged_rows(one, two, asked.metric, asked.percentile, margin=asked.margin)[0]
             changes.setdefault(row.change, name)
-    if Change.IMPROVED in changes and Change.WORSE in changes:
-        yield (
-            f"{changes[Change.IMPROVED]} improved and {changes[Change.WORSE]} became worse:"
-            " compare each by itself with --by route"
-        )
+    if PercentileChange.IMPROVED in changes and PercentileChange.WORSE in changes:
+        better, worse = changes[PercentileChange.IMPROVED], changes[PercentileChange.WORSE]
+        yield f"{better} improved and {worse} became worse: compare each by itself with --by route"
 
 
 _Strata = tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", list[str]] | None

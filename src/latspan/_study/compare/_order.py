@@ -32,7 +32,7 @@ MAX_EXPLAINED: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class OrderEffect:
     """
     What the order of the runs may explain.
 
@@ -50,7 +50,7 @@ class Order:
 
 def order_of(
     before: Sequence[Run], after: Sequence[Run], values: tuple[Sequence[float], Sequence[float]]
-) -> Order:
+) -> OrderEffect:
     """
     Return what the order of the runs may explain.
 
@@ -62,24 +62,24 @@ def order_of(
     starts = [[run.start_ns for run in side] for side in (before, after)]
     sizes = [len(side) for side in starts]
     if min(sizes) < MIN_RUNS or not all(map(all, starts)) or list(map(len, values)) != sizes:
-        return Order()
+        return OrderEffect()
     first, second = sorted(starts, key=min)
     effect = _mean(values[1]) - _mean(values[0])
     drift, p_value = _drift(starts, values)
     if max(first) < min(second):
-        return Order(
+        return OrderEffect(
             "not interleaved: all runs of one side were made before those of the other",
             "Make the runs of both sides in turn: latspan verify does.",
             p_value,
         )
     if effect and drift / effect >= MAX_EXPLAINED:
         share = min(1.0, drift / effect)
-        return Order(
+        return OrderEffect(
             f"a trend over the session explains {percent(share)} of the difference",
             "Make more runs of both sides in turn.",
             p_value,
         )
-    return Order()
+    return OrderEffect()
 
 
 def _drift(

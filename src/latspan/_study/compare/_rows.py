@@ -21,10 +21,10 @@ from typing import Final
 import numpy as np
 
 from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN
-from latspan._study.compare._run import SEGMENT, Form, Run
+from latspan._study.compare._run import SEGMENT, Run, RunForm
 from latspan._study.stats import (
     RunTest,
-    Sample,
+    WeightedSample,
     bootstrap_ratio,
     compare_runs,
     fraction_above,
@@ -54,7 +54,7 @@ two, a sample and a complete recording of one system differed in 13 % of the com
 """
 
 
-class Change(StrEnum):
+class PercentileChange(StrEnum):
     """What is known about the change of one percentile."""
 
     IMPROVED = "improved"
@@ -72,7 +72,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PercentileRow:
     """
     One percentile before and after.
 
@@ -100,7 +100,7 @@ class Row:
     after_ns: float
     low: float | None = None
     high: float | None = None
-    change: Change = Change.CHANCE
+    change: PercentileChange = PercentileChange.CHANCE
     margin: float
     counts: tuple[int, int]
     needed: int = 0
@@ -132,11 +132,11 @@ class Row:
         return (self.margin - 1) * max(self.before_ns, _ZERO_NS)
 
 
-def sample_of(run: Run, name: str) -> Sample | None:
+def sample_of(run: Run, name: str) -> WeightedSample | None:
     """Return the values of a run; zeros if a segment does not occur in it."""
     sample = run.samples.get(name)
     if sample is None and name.startswith(SEGMENT) and run.units > run.failed:
-        return Sample(np.zeros(1), np.array([run.units - run.failed]))
+        return WeightedSample(np.zeros(1), np.array([run.units - run.failed]))
     return sample
 
 
@@ -148,7 +148,7 @@ def rows_of(
     *,
     margin: float | None = None,
     by_rank: bool = False,
-) -> list[Row]:
+) -> list[PercentileRow]:
     """
     Return the rows, the goal first; not judged yet.
 
@@ -162,7 +162,7 @@ def rows_of(
             quantile of the upper end could be smaller than that of the lower end.
     """
 
-    def row_of(name: str, each: float, margin: float, floor_ns: float = 0.0) -> Row:
+    def row_of(name: str, each: float, margin: float, floor_ns: float = 0.0) -> PercentileRow:
         return _row(before, after, name, each, margin, floor_ns, by_rank=by_rank)
 
     goal = row_of(metric, percentile, margin or _margin(percentile))
@@ -172,7 +172,7 @@ def rows_of(
     )
     # A recording has the segments of a request with its calls; histograms have those of a request
     # and those of a call apart.
-    has_one_form = len({run.form is Form.HISTOGRAMS for run in every}) == 1
+    has_one_form = len({run.form is RunForm.HISTOGRAMS for run in every}) == 1
     segments = dict.fromkeys(
         name for run in every for name in run.samples if has_one_form and name.startswith(SEGMENT)
     )
@@ -209,7 +209,7 @@ def _row(
     floor_ns: float = 0.0,
     *,
     by_rank: bool = False,
-) -> Row:
+) -> PercentileRow:
     samples = [
         [sample for run in side if (sample := sample_of(run, name)) is not None]
         for side in (before, after)
@@ -230,7 +230,7 @@ def _row(
     means = [mean_of(side) for side in single]
     if floor_ns and math.isfinite(means[0]):
         margin = max(margin, 1 + floor_ns / max(means[0], _ZERO_NS))
-    row = Row(
+    row = PercentileRow(
         name=name,
         percentile=percentile,
         before_ns=means[0],
@@ -246,7 +246,7 @@ def _row(
         (min(each.size, each.total / each.heaviest) for side in samples for each in side), default=0
     )
     if fewest < least or not all(samples):
-        return replace(row, change=Change.TOO_FEW, needed=least)
+        return replace(row, change=PercentileChange.TOO_FEW, needed=least)
     if not all(map(math.isfinite, means)):
         return row
     if not several:
@@ -277,7 +277,7 @@ def mean_of(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def _described(row: Row, before: Sample, after: Sample) -> Row:
+def _described(row: PercentileRow, before: WeightedSample, after: WeightedSample) -> PercentileRow:
     """Return the row of one measurement per side, which supports no claim about a change."""
     if row.ratio is None:
         return row
@@ -287,7 +287,7 @@ def _described(row: Row, before: Sample, after: Sample) -> Row:
     if least is None or most is None:
         return row
     differs = not least.low <= 1 <= most.high
-    change = Change.DIFFERS if differs else Change.CHANCE
+    change = PercentileChange.DIFFERS if differs else PercentileChange.CHANCE
     return replace(row, low=least.low, high=most.high, change=change)
 
 
@@ -298,7 +298,7 @@ def judged_rows(
     percentile: float,
     *,
     margin: float | None = None,
-) -> list[Row]:
+) -> list[PercentileRow]:
     """
     Return the rows with what is known about each, the goal first; see :func:`rows_of`.
 
@@ -328,7 +328,9 @@ def _at_upper_end(run: Run) -> Run:
     return replace(run, samples={name: sample.high for name, sample in run.samples.items()})
 
 
-def _between(low: Row, fastest: Row | None, slowest: Row | None) -> Row:
+def _between(
+    low: PercentileRow, fastest: PercentileRow | None, slowest: PercentileRow | None
+) -> PercentileRow:
     """
     Return the row of values that are not known.
 
@@ -342,23 +344,23 @@ def _between(low: Row, fastest: Row | None, slowest: Row | None) -> Row:
     high_ns = fastest.before_ns, slowest.after_ns
     if high_ns == (low.before_ns, low.after_ns):
         return low
-    change = Change.CHANCE
-    if low.change is Change.TOO_FEW:
-        change = Change.TOO_FEW
-    elif slowest.change is Change.IMPROVED:
-        change = Change.IMPROVED
-    elif fastest.change is Change.WORSE:
-        change = Change.WORSE
-    elif slowest.change is Change.NO_WORSE:
-        change = Change.NO_WORSE
-    elif slowest.change is fastest.change is Change.DIFFERS and (
+    change = PercentileChange.CHANCE
+    if low.change is PercentileChange.TOO_FEW:
+        change = PercentileChange.TOO_FEW
+    elif slowest.change is PercentileChange.IMPROVED:
+        change = PercentileChange.IMPROVED
+    elif fastest.change is PercentileChange.WORSE:
+        change = PercentileChange.WORSE
+    elif slowest.change is PercentileChange.NO_WORSE:
+        change = PercentileChange.NO_WORSE
+    elif slowest.change is fastest.change is PercentileChange.DIFFERS and (
         (fastest.low or 0) > 1 or 0 < (slowest.high or math.inf) < 1
     ):
-        change = Change.DIFFERS
+        change = PercentileChange.DIFFERS
     return replace(low, change=change, low=fastest.low, high=slowest.high, high_ns=high_ns)
 
 
-def _judged(rows: Sequence[Row]) -> list[Row]:
+def _judged(rows: Sequence[PercentileRow]) -> list[PercentileRow]:
     """
     Return the rows with what is known about each: the goal first, then the guards.
     """
@@ -366,19 +368,19 @@ def _judged(rows: Sequence[Row]) -> list[Row]:
     return [replace(goal, change=_of_goal(goal)), *_of_guards(guards)]
 
 
-def _of_goal(row: Row) -> Change:
+def _of_goal(row: PercentileRow) -> PercentileChange:
     test = row.test
     if test is None:
         return row.change
     low, high = test.interval(1 - _LEVEL)
     if high < 0:
-        return Change.IMPROVED
+        return PercentileChange.IMPROVED
     if test.below(row._limit) < _LEVEL:  # pyright: ignore[reportPrivateUsage] - of this module
-        return Change.NO_WORSE
-    return Change.WORSE if low > 0 else Change.CHANCE
+        return PercentileChange.NO_WORSE
+    return PercentileChange.WORSE if low > 0 else PercentileChange.CHANCE
 
 
-def _of_guards(rows: Sequence[Row]) -> Iterator[Row]:
+def _of_guards(rows: Sequence[PercentileRow]) -> Iterator[PercentileRow]:
     tests = [row.test for row in rows if row.test is not None]
     limits = [row._limit for row in rows if row.test is not None]  # pyright: ignore[reportPrivateUsage]
     slower = iter(holm([test.above(0) for test in tests]))
@@ -394,9 +396,9 @@ def _of_guards(rows: Sequence[Row]) -> Iterator[Row]:
         is_within = next(within) < _LEVEL
         is_beyond = next(exceeds)
         if is_faster:
-            change = Change.IMPROVED
+            change = PercentileChange.IMPROVED
         elif is_within:
-            change = Change.NO_WORSE
+            change = PercentileChange.NO_WORSE
         else:
-            change = Change.WORSE if is_slower and is_beyond else Change.CHANCE
+            change = PercentileChange.WORSE if is_slower and is_beyond else PercentileChange.CHANCE
         yield replace(row, change=change)

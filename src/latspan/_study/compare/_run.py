@@ -26,7 +26,7 @@ from latspan._model.recording.folder import Recording
 from latspan._model.segments import Kind
 from latspan._study.diagnose import Goal, RequestTable, bands_of, units_of
 from latspan._study.measurement import answered_models, measured_kind, refuse_step, summarize
-from latspan._study.stats import Sample, effective_size, weighted_quantile
+from latspan._study.stats import WeightedSample, effective_size, weighted_quantile
 from latspan._study.table import Table, metric_of, read_table, table_of_records
 from latspan.errors import ConfigError
 
@@ -47,7 +47,7 @@ _TAIL: Final = 90.0
 """Percentile from which lengths are compared next to their mean."""
 
 
-class Form(StrEnum):
+class RunForm(StrEnum):
     """What a run was read from."""
 
     RECORDING = "recording"
@@ -193,19 +193,19 @@ class Run:
     """
 
     name: str
-    form: Form
+    form: RunForm
     kind: Kind
     units: int
     failed: int
     cut: int = 0
-    samples: Mapping[str, Sample]
+    samples: Mapping[str, WeightedSample]
     profile: Profile = Profile()
     conditions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     targets: tuple[Target, ...] = ()
     table: Table | None = None
     tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
     strata: tuple[Stratum, ...] = ()
-    origin: Form | None = None
+    origin: RunForm | None = None
     effective: float | None = None
     bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
     recording: str = ""
@@ -223,7 +223,7 @@ class Run:
     @property
     def has_histograms_only(self) -> bool:
         """Whether it never had single requests, so that it is not known which of them stream."""
-        return (self.origin or self.form) is Form.HISTOGRAMS
+        return (self.origin or self.form) is RunForm.HISTOGRAMS
 
     def band(self, metric: str, percentile: float, *, least: float = 0.0) -> Band | None:
         """
@@ -334,7 +334,7 @@ def run_of_table(table: Table, name: str, *, load: Mapping[str, Any] | None = No
     return _run(
         Run(
             name=name,
-            form=Form.RECORDING,
+            form=RunForm.RECORDING,
             kind=table.kind,
             units=0,
             failed=0,
@@ -450,9 +450,9 @@ def _has_streams(table: Table) -> bool:
     return bool((table.streamed == 1).any())
 
 
-def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Sample]:
+def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, WeightedSample]:
     samples = {
-        metric: Sample.between(each.low_ns, each.high_ns, each.weight)
+        metric: WeightedSample.between(each.low_ns, each.high_ns, each.weight)
         for metric, each in tables.items()
     }
     if table.kind is Kind.CALL:
@@ -460,7 +460,7 @@ def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Samp
             known = table.bounds(metric)
             if known.exact.any():
                 applies = known.applies
-                samples[metric] = Sample.between(
+                samples[metric] = WeightedSample.between(
                     known.low[applies], known.high[applies], table.weight[applies]
                 )
     # Segments are compared over the completed requests: one that was left has no later segments.
@@ -469,7 +469,7 @@ def _samples(table: Table, tables: Mapping[str, RequestTable]) -> dict[str, Samp
     times, weight = table.segments[DURATION].times_ns[fine], table.weight[fine]
     for index, name in enumerate(table.names):
         values = times[:, index]
-        samples[SEGMENT + name] = Sample.between(values, values, weight)
+        samples[SEGMENT + name] = WeightedSample.between(values, values, weight)
     return samples
 
 

@@ -11,16 +11,18 @@ from latspan._model.text import difference, listed
 from latspan._model.units import milliseconds
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question
-from latspan._study.compare._rows import Change, Row
-from latspan._study.compare._run import Form, Run
+from latspan._study.compare._rows import PercentileChange, PercentileRow
+from latspan._study.compare._run import Run, RunForm
 from latspan._study.stats import TargetVerdict, Verdict
 
-_EXPLAINED: Final = frozenset({Change.IMPROVED, Change.WORSE, Change.DIFFERS})
+_EXPLAINED: Final = frozenset(
+    {PercentileChange.IMPROVED, PercentileChange.WORSE, PercentileChange.DIFFERS}
+)
 
 
 def conclusion(
     asked: Question,
-    goal: Row,
+    goal: PercentileRow,
     judgement: Judgement,
     reason: str,
     *,
@@ -45,7 +47,7 @@ def conclusion(
     if judgement is Judgement.NOT_INTERPRETABLE:
         return f"Not interpretable: {reason}."
     parts = [_first(asked, goal, judgement, reason, needed)]
-    is_claim = judgement is not Judgement.INCONCLUSIVE or goal.change is Change.DIFFERS
+    is_claim = judgement is not Judgement.INCONCLUSIVE or goal.change is PercentileChange.DIFFERS
     if is_claim and explanation is not None and explanation.leading and goal.change in _EXPLAINED:
         leading = explanation.leading
         parts.append(
@@ -75,7 +77,7 @@ def _opposed(explanation: Explanation, leading: SegmentChange) -> list[str]:
 
 
 def _first(
-    asked: Question, goal: Row, judgement: Judgement, reason: str, needed: int | None
+    asked: Question, goal: PercentileRow, judgement: Judgement, reason: str, needed: int | None
 ) -> str:
     change = _in_words(goal)
     if judgement is Judgement.IMPROVED:
@@ -88,7 +90,7 @@ def _first(
     return text if needed is None else f"{text}; {needed} runs per side would probably decide"
 
 
-def _in_words(row: Row) -> str:
+def _in_words(row: PercentileRow) -> str:
     low_ns = row.before_ns, row.after_ns
     before, after = map(_interval, low_ns, row.high_ns or low_ns)
     text = f"{before} before, {after} after"
@@ -114,12 +116,12 @@ def _interval(low_ns: float, high_ns: float) -> str:
 def notes(
     before: Sequence[Run],
     after: Sequence[Run],
-    rows: Sequence[Row],
+    rows: Sequence[PercentileRow],
     explanation: Explanation | None,
 ) -> Iterator[str]:
     """Yield what a reader of the comparison must know, one sentence each."""
     every = [*before, *after]
-    intervals = [(row.low, row.high, 1.0) for row in rows if row.change is Change.CHANCE]
+    intervals = [(row.low, row.high, 1.0) for row in rows if row.change is PercentileChange.CHANCE]
     if explanation is not None:
         intervals += [
             (each.low_ns, each.high_ns, 0.0) for each in explanation.segments if not each.is_real
@@ -132,12 +134,12 @@ def notes(
             "Each interval is that of its row alone. A result also depends on how many rows are"
             " tested, so that few of them change by chance, and on the margin of a guard."
         )
-    if any(run.form is Form.HISTOGRAMS for run in every):
+    if any(run.form is RunForm.HISTOGRAMS for run in every):
         yield (
             "Histograms have no single requests: conditions, the order of requests and the segments"
             " near the percentile are unknown, so intervals assume independent requests."
         )
-    if len({run.form is Form.HISTOGRAMS for run in every}) > 1:
+    if len({run.form is RunForm.HISTOGRAMS for run in every}) > 1:
         yield (
             "Recordings divide a request into segments in another way than histograms, so segments"
             " are not compared."

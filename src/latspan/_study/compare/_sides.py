@@ -18,13 +18,13 @@ from latspan._study.compare._baseline import BASELINE_SUFFIX, read_baseline, sam
 from latspan._study.compare._run import (
     SEGMENT,
     STRATA,
-    Form,
     Profile,
     Run,
+    RunForm,
     Stratum,
     run_of,
 )
-from latspan._study.stats import Sample
+from latspan._study.stats import WeightedSample
 from latspan.errors import RecordingError
 from latspan.histogram import read_log
 
@@ -125,7 +125,7 @@ def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
         )
     durations = snapshot.metric(DURATION, kind=kind)
     known = durations.population or Population(durations.histogram)
-    samples: dict[str, Sample] = {}
+    samples: dict[str, WeightedSample] = {}
     for metric, definition in LATENCY_METRICS.items():
         if definition.unit == "s":
             values = snapshot.metric(metric, kind=kind)
@@ -138,7 +138,7 @@ def run_of_snapshot(snapshot: Snapshot, name_of_run: str) -> Run:
         samples[SEGMENT + name] = sample_of_histogram(times, zeros=fine - times.count)
     return Run(
         name=name_of_run,
-        form=Form.HISTOGRAMS,
+        form=RunForm.HISTOGRAMS,
         kind=kind,
         units=known.count,
         failed=known.failed,
@@ -162,7 +162,7 @@ def _strata(snapshot: Snapshot, kind: Kind) -> Iterator[Stratum]:
             yield Stratum(attributes, None, series.histogram.count)
 
 
-def _sample(population: Population) -> Sample:
+def _sample(population: Population) -> WeightedSample:
     """Return the values of a metric, with both ends if some are not known."""
     high = sample_of_histogram(population.exact, population.never + population.bounds.count)
     if not population.bounds.count:

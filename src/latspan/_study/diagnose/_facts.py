@@ -20,7 +20,7 @@ from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from latspan._model.segments import SegmentName, Source
 from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
-from latspan._study.diagnose._line import MIN_POINTS, Line, correlation, fitted
+from latspan._study.diagnose._line import MIN_POINTS, FittedLine, correlation, fitted
 from latspan._study.diagnose._table import RequestTable
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Calibration:
     per_token_ns: float
     tpot_ns: float = nan
 
-    def is_slower(self, line: Line) -> bool:
+    def is_slower(self, line: FittedLine) -> bool:
         """Return whether the time per prompt token has risen clearly since the calibration."""
         return line.correlation >= _FOLLOWS and line.slope >= _RISEN * self.per_token_ns
 
@@ -336,11 +336,11 @@ class Facts:
         """Return whether a segment is long in typical units too, and not in the tail alone."""
         return share.typical_ns >= 0.5 * share.mean_ns
 
-    def is_slower_than_calibrated(self, line: Line) -> bool:
+    def is_slower_than_calibrated(self, line: FittedLine) -> bool:
         """Return whether a time per prompt token is clearly longer than the calibrated one."""
         return self.calibration is not None and self.calibration.is_slower(line)
 
-    def line(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
+    def line(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> FittedLine | None:
         """Return the line through all units that have both values; ``None`` if they are few."""
         return fitted(x, y)
 

@@ -18,7 +18,7 @@ CORRELATED: Final = 0.3
 _MAX_POINTS: Final = 2_000
 
 
-class Line(NamedTuple):
+class FittedLine(NamedTuple):
     """
     A straight line through points.
 
@@ -37,7 +37,7 @@ class Line(NamedTuple):
         return self.intercept + self.slope * position
 
 
-def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
+def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> FittedLine | None:
     """
     Return a robust line: the slope is the median of the slopes of pairs.
 
@@ -57,7 +57,7 @@ def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
     differ = a[first] != a[second]
     slopes = (b[first] - b[second])[differ] / (a[first] - a[second])[differ]
     slope = float(np.median(slopes))
-    return Line(float(np.median(b - slope * a)), slope, correlation(a, b))
+    return FittedLine(float(np.median(b - slope * a)), slope, correlation(a, b))
 
 
 def beyond(x: NDArray[np.float64], y: NDArray[np.float64], given: NDArray[np.float64]) -> float:

@@ -25,7 +25,7 @@ from latspan._study.loop._interleaved import (
     measure_both,
     sides_in_order,
 )
-from latspan._study.loop._loop import Loop, State, TaskState, assess, changed_since
+from latspan._study.loop._loop import Loop, TaskState, TaskStatus, assess, changed_since
 from latspan._study.loop._quality_command import QualityCommand
 from latspan._study.loop._readings import first_unmet, judgement_of, measurement_text
 from latspan._study.loop._results import (
@@ -50,9 +50,9 @@ __all__ = [
     "QualityCommand",
     "Result",
     "Rounds",
-    "State",
     "Task",
     "TaskState",
+    "TaskStatus",
     "assess",
     "changed_since",
     "criteria_of",

@@ -12,7 +12,7 @@ from typing import Final
 from latspan._model.text import listed
 from latspan._study.compare import Judgement
 from latspan._study.diagnose import Conclusion
-from latspan._study.loop._loop import Loop, State
+from latspan._study.loop._loop import Loop, TaskStatus
 from latspan._study.loop._readings import (
     conclusion_of,
     is_attributable,
@@ -100,7 +100,7 @@ def _criteria(loop: Loop) -> Iterator[Criterion]:
         yield _documented(loop)
         return
     diagnosis = loop.diagnosis
-    applies = loop.state(Task.DIAGNOSE).state is not State.STALE
+    applies = loop.state(Task.DIAGNOSE).state is not TaskStatus.STALE
     named = diagnosis is not None and conclusion_of(diagnosis) is Conclusion.FIX
     yield Criterion(Task.DIAGNOSE, "a diagnosis names one cause", applies and named)
     change = loop.path.change
@@ -125,7 +125,7 @@ def _criteria(loop: Loop) -> Iterator[Criterion]:
 
 
 def _documented(loop: Loop) -> Criterion:
-    done = loop.state(Task.DOCUMENT).state is State.DONE
+    done = loop.state(Task.DOCUMENT).state is TaskStatus.DONE
     return Criterion(Task.DOCUMENT, "the write-up is current", done)
 
 
@@ -162,7 +162,7 @@ def _edit(loop: Loop, reason: str) -> NextCommand:
 
 def _before_verdict(loop: Loop) -> NextCommand | None:
     """Return the next command until a measurement has a verdict."""
-    if loop.state(Task.TARGET).state is not State.DONE:
+    if loop.state(Task.TARGET).state is not TaskStatus.DONE:
         return _edit(
             loop, "fill in endpoint (the URL of an API, or module:function), model and the load"
         )
@@ -195,15 +195,15 @@ def _before_verdict(loop: Loop) -> NextCommand | None:
 def _fix(loop: Loop) -> NextCommand | None:
     """Return the next command from a missed target to a verified change."""
     diagnose, verify = loop.state(Task.DIAGNOSE), loop.state(Task.VERIFY)
-    if diagnose.state in (State.OPEN, State.STALE) and loop.verification is None:
-        if diagnose.state is State.STALE or loop.diagnosis is None:
+    if diagnose.state in (TaskStatus.OPEN, TaskStatus.STALE) and loop.verification is None:
+        if diagnose.state is TaskStatus.STALE or loop.diagnosis is None:
             return NextCommand(
                 f"latspan diagnose {loop.name}", "the target is not met: find the delay to fix"
             )
         return _measure_again(loop, conclusion_of(loop.diagnosis))
-    if loop.state(Task.CHANGE).state is State.OPEN:
+    if loop.state(Task.CHANGE).state is TaskStatus.OPEN:
         return _edit(loop, _change_wanted(loop))
-    if verify.state in (State.DONE, State.NOT_NEEDED):
+    if verify.state in (TaskStatus.DONE, TaskStatus.NOT_NEEDED):
         return None
     verification = loop.verification
     command = _verify_command(loop)
@@ -264,7 +264,7 @@ def _change_wanted(loop: Loop) -> str:
 
 
 def _write(loop: Loop) -> NextCommand | None:
-    if loop.state(Task.DOCUMENT).state is State.DONE:
+    if loop.state(Task.DOCUMENT).state is TaskStatus.DONE:
         return None
     return NextCommand(f"latspan document {loop.name}", "write up what was measured and changed")
 

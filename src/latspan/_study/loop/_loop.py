@@ -48,7 +48,7 @@ _AGAIN: Final = frozenset({Conclusion.INVALID, Conclusion.TOO_FEW, Conclusion.NO
 """Conclusions that call for another measurement."""
 
 
-class State(StrEnum):
+class TaskStatus(StrEnum):
     """State of a task."""
 
     DONE = "done"
@@ -71,7 +71,7 @@ class TaskState:
     """
 
     task: Task
-    state: State
+    state: TaskStatus
     text: str = ""
     day: str = ""
 
@@ -162,8 +162,8 @@ def assess(
     change = history.change(path, measure)
     verify = history.verify(path, measure)
     document = history.document(measure, verify)
-    verification = history.verification if verify.state is State.DONE else None
-    if verify.state is State.OPEN and history.is_current(history.verification):
+    verification = history.verification if verify.state is TaskStatus.DONE else None
+    if verify.state is TaskStatus.OPEN and history.is_current(history.verification):
         verification = history.verification
     baseline = history.before(verification, Task.MEASURE)
     diagnosis = history.before(verification, Task.DIAGNOSE)
@@ -182,7 +182,7 @@ def assess(
             document,
             _watch(history, document),
         ),
-        latest=None if measure.state is State.STALE else history.measurement,
+        latest=None if measure.state is TaskStatus.STALE else history.measurement,
         baseline=baseline,
         diagnosis=diagnosis,
         verification=verification,
@@ -208,36 +208,38 @@ def changed_since(
 def _target(path: InferencePath) -> TaskState:
     labels = "; ".join(each.label for each in path.targets)
     if not path.endpoint:
-        return TaskState(Task.TARGET, State.OPEN, f"{labels}; endpoint is empty")
-    return TaskState(Task.TARGET, State.DONE, labels)
+        return TaskState(Task.TARGET, TaskStatus.OPEN, f"{labels}; endpoint is empty")
+    return TaskState(Task.TARGET, TaskStatus.DONE, labels)
 
 
 def _instrument(path: InferencePath, history: _History, diagnose: TaskState) -> TaskState:
     diagnosis = history.diagnosis
     if (
         diagnosis is not None
-        and diagnose.state is State.OPEN
+        and diagnose.state is TaskStatus.OPEN
         and conclusion_of(diagnosis) is Conclusion.NOT_INSTRUMENTED
     ):
-        return TaskState(Task.INSTRUMENT, State.OPEN, "too much of the time is in no segment")
+        return TaskState(Task.INSTRUMENT, TaskStatus.OPEN, "too much of the time is in no segment")
     if "://" in path.endpoint:
-        return TaskState(Task.INSTRUMENT, State.DONE, "the load client is instrumented")
+        return TaskState(Task.INSTRUMENT, TaskStatus.DONE, "the load client is instrumented")
     if history.measurement is not None:
-        return TaskState(Task.INSTRUMENT, State.DONE, "the measurement recorded its requests")
-    return TaskState(Task.INSTRUMENT, State.OPEN, "the measurement will show it")
+        return TaskState(Task.INSTRUMENT, TaskStatus.DONE, "the measurement recorded its requests")
+    return TaskState(Task.INSTRUMENT, TaskStatus.OPEN, "the measurement will show it")
 
 
 def _watch(history: _History, document: TaskState) -> TaskState:
     measurement, write_up = history.measurement, history.write_up
-    if document.state is not State.DONE or measurement is None or write_up is None:
-        return TaskState(Task.WATCH, State.OPEN)
+    if document.state is not TaskStatus.DONE or measurement is None or write_up is None:
+        return TaskState(Task.WATCH, TaskStatus.OPEN)
     sweep = history.sweep
     if sweep is not None and sweep.created > write_up.created:
-        state = State.OPEN if sweep_calls_for_more(sweep) else State.DONE
+        state = TaskStatus.OPEN if sweep_calls_for_more(sweep) else TaskStatus.DONE
         return TaskState(Task.WATCH, state, sweep_text(sweep), sweep.day)
     if measurement.created > write_up.created:
-        return TaskState(Task.WATCH, State.DONE, measurement_text(measurement), measurement.day)
-    return TaskState(Task.WATCH, State.OPEN, "no sweep since the write-up")
+        return TaskState(
+            Task.WATCH, TaskStatus.DONE, measurement_text(measurement), measurement.day
+        )
+    return TaskState(Task.WATCH, TaskStatus.OPEN, "no sweep since the write-up")
 
 
 class _History:
@@ -296,38 +298,40 @@ class _History:
         """Return the state of the measurement."""
         found = self.measurement
         if found is None:
-            return TaskState(Task.MEASURE, State.OPEN)
+            return TaskState(Task.MEASURE, TaskStatus.OPEN)
         changed = self.changed(found, _MEASURED)
         text = measurement_text(found)
         if changed:
             since = f"changed since then: {listed(changed)}"
-            return TaskState(Task.MEASURE, State.STALE, since, found.day)
-        state = State.DONE
+            return TaskState(Task.MEASURE, TaskStatus.STALE, since, found.day)
+        state = TaskStatus.DONE
         if (
             verdict_of(found) is None
             or metrics_without_values(found)
             or requests_to_decide(found) is not None
         ):
-            state = State.OPEN
+            state = TaskStatus.OPEN
         return TaskState(Task.MEASURE, state, text, found.day)
 
     def diagnose(self, measure: TaskState) -> TaskState:
         """Return the state of the diagnosis."""
         found = self.diagnosis
         text, day = ("", "") if found is None else (sentence_of(found), found.day)
-        if measure.state is State.DONE and found is not None and self.is_current(found):
-            state = State.OPEN if conclusion_of(found) in _AGAIN else State.DONE
+        if measure.state is TaskStatus.DONE and found is not None and self.is_current(found):
+            state = TaskStatus.OPEN if conclusion_of(found) in _AGAIN else TaskStatus.DONE
             return TaskState(Task.DIAGNOSE, state, text, day)
-        if measure.state is State.DONE and self.is_met:
-            return TaskState(Task.DIAGNOSE, State.NOT_NEEDED, "the targets are met")
-        if measure.state is State.DONE and self.is_current(self.verification):
-            return TaskState(Task.DIAGNOSE, State.NOT_NEEDED, "the change was verified without it")
+        if measure.state is TaskStatus.DONE and self.is_met:
+            return TaskState(Task.DIAGNOSE, TaskStatus.NOT_NEEDED, "the targets are met")
+        if measure.state is TaskStatus.DONE and self.is_current(self.verification):
+            return TaskState(
+                Task.DIAGNOSE, TaskStatus.NOT_NEEDED, "the change was verified without it"
+            )
         if found is None:
-            return TaskState(Task.DIAGNOSE, State.OPEN)
+            return TaskState(Task.DIAGNOSE, TaskStatus.OPEN)
         text = "measured again since then"
         if self.is_current(found):
             text = "the measurement that it explains is invalid or not complete"
-        return TaskState(Task.DIAGNOSE, State.STALE, text, day)
+        return TaskState(Task.DIAGNOSE, TaskStatus.STALE, text, day)
 
     def change(self, path: InferencePath, measure: TaskState) -> TaskState:
         """Return the state of the description of the change."""
@@ -335,40 +339,42 @@ class _History:
         described = path.change
         text = ": ".join(filter(None, (described.lever, described.description)))
         is_same = found is not None and not self.changed(found, ["change"])
-        if measure.state is State.DONE and is_same and not self.is_current(found):
+        if measure.state is TaskStatus.DONE and is_same and not self.is_current(found):
             assert found is not None  # noqa: S101 - it is the same as one
             text = f"{text} was verified on {found.day}; the next change is needed"
-            return TaskState(Task.CHANGE, State.OPEN, text)
+            return TaskState(Task.CHANGE, TaskStatus.OPEN, text)
         if is_same and not described.lever:
             assert found is not None  # noqa: S101 - it is the same as one
             levers = listed([each["name"] for each in found.document["levers"]])
-            return TaskState(Task.CHANGE, State.DONE, f"{levers}, stated with latspan verify")
+            return TaskState(Task.CHANGE, TaskStatus.DONE, f"{levers}, stated with latspan verify")
         if described.lever not in LEVERS:
             if self.is_met:
-                return TaskState(Task.CHANGE, State.NOT_NEEDED, "the targets are met")
+                return TaskState(Task.CHANGE, TaskStatus.NOT_NEEDED, "the targets are met")
             text = f"no lever '{described.lever}'" if described.lever else "lever is empty"
-            return TaskState(Task.CHANGE, State.OPEN, text)
+            return TaskState(Task.CHANGE, TaskStatus.OPEN, text)
         if not (described.apply or described.options or is_same):
-            return TaskState(Task.CHANGE, State.OPEN, f"{text}; apply and options are empty")
+            return TaskState(Task.CHANGE, TaskStatus.OPEN, f"{text}; apply and options are empty")
         # Only the verification has the system in the state of both sides, so that the check must
         # be described before it.
         if not is_same and may_hurt_quality(described.lever) and not path.quality.is_described:
             text = f"{described.lever} may worsen the quality of the answers; [quality] is empty"
-            return TaskState(Task.CHANGE, State.OPEN, text)
-        return TaskState(Task.CHANGE, State.DONE, text)
+            return TaskState(Task.CHANGE, TaskStatus.OPEN, text)
+        return TaskState(Task.CHANGE, TaskStatus.DONE, text)
 
     def verify(self, path: InferencePath, measure: TaskState) -> TaskState:
         """Return the state of the verification."""
         found = self.verification
         if found is None:
             is_needed = not self.is_met or path.change.lever in LEVERS
-            state = State.OPEN if is_needed else State.NOT_NEEDED
+            state = TaskStatus.OPEN if is_needed else TaskStatus.NOT_NEEDED
             return TaskState(Task.VERIFY, state, "" if is_needed else "the targets are met")
         text = verification_text(found)
-        if measure.state is not State.DONE or not self.is_current(found):
-            return TaskState(Task.VERIFY, State.STALE, f"{text}; of an earlier pass", found.day)
+        if measure.state is not TaskStatus.DONE or not self.is_current(found):
+            return TaskState(
+                Task.VERIFY, TaskStatus.STALE, f"{text}; of an earlier pass", found.day
+            )
         if self.changed(found, ["change"]):
-            return TaskState(Task.VERIFY, State.STALE, f"{text}; another change", found.day)
+            return TaskState(Task.VERIFY, TaskStatus.STALE, f"{text}; another change", found.day)
         judgement = judgement_of(found)
         is_open = judgement is Judgement.NOT_INTERPRETABLE or (
             judgement is Judgement.INCONCLUSIVE and runs_to_decide(found) is not None
@@ -377,20 +383,26 @@ class _History:
         has_answers = bool(quality.items and quality.before and quality.after)
         if (quality.command or has_answers) and quality_of(found) is None:
             text, is_open = f"{text}; the answers are not compared yet", True
-        return TaskState(Task.VERIFY, State.OPEN if is_open else State.DONE, text, found.day)
+        return TaskState(
+            Task.VERIFY, TaskStatus.OPEN if is_open else TaskStatus.DONE, text, found.day
+        )
 
     def document(self, measure: TaskState, verify: TaskState) -> TaskState:
         """Return the state of the write-up."""
         found = self.write_up
         if found is None:
-            return TaskState(Task.DOCUMENT, State.OPEN)
+            return TaskState(Task.DOCUMENT, TaskStatus.OPEN)
         lacks = len(found.document["missing"])
         text = f"{lacks} of its parts are missing" if lacks else "complete"
-        newest = self.verification if verify.state is State.DONE else None
-        if measure.state is not State.DONE or not (newest or self.is_met):
-            return TaskState(Task.DOCUMENT, State.STALE, "a task before it is open", found.day)
+        newest = self.verification if verify.state is TaskStatus.DONE else None
+        if measure.state is not TaskStatus.DONE or not (newest or self.is_met):
+            return TaskState(Task.DOCUMENT, TaskStatus.STALE, "a task before it is open", found.day)
         if newest is not None and found.created < newest.created:
-            return TaskState(Task.DOCUMENT, State.STALE, "verified again since then", found.day)
+            return TaskState(
+                Task.DOCUMENT, TaskStatus.STALE, "verified again since then", found.day
+            )
         if self.changed(found, ["file"]):
-            return TaskState(Task.DOCUMENT, State.STALE, "the file changed since then", found.day)
-        return TaskState(Task.DOCUMENT, State.DONE, text, found.day)
+            return TaskState(
+                Task.DOCUMENT, TaskStatus.STALE, "the file changed since then", found.day
+            )
+        return TaskState(Task.DOCUMENT, TaskStatus.DONE, text, found.day)

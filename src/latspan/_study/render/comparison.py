@@ -16,11 +16,11 @@ from latspan._model.text import FAINT, count, difference, in_words, needs, perce
 from latspan._model.units import milliseconds
 from latspan._study.compare import (
     SEGMENT,
-    Change,
     Comparison,
     Explanation,
     Judgement,
-    Row,
+    PercentileChange,
+    PercentileRow,
     SegmentChange,
     Weight,
 )
@@ -28,12 +28,12 @@ from latspan._study.render.layout import MARGIN, fitted, prose, shown, title
 from latspan._study.stats import Verdict
 
 _STYLES: Final = {
-    Change.IMPROVED: "green",
-    Change.NO_WORSE: "green",
-    Change.WORSE: "red",
-    Change.CHANCE: "yellow",
-    Change.DIFFERS: "yellow",
-    Change.TOO_FEW: FAINT,
+    PercentileChange.IMPROVED: "green",
+    PercentileChange.NO_WORSE: "green",
+    PercentileChange.WORSE: "red",
+    PercentileChange.CHANCE: "yellow",
+    PercentileChange.DIFFERS: "yellow",
+    PercentileChange.TOO_FEW: FAINT,
 }
 JUDGEMENT_STYLES: Final = {
     Judgement.IMPROVED: "bold green",
@@ -90,7 +90,7 @@ def _differences(found: Comparison, options: ConsoleOptions) -> Iterator[Text]:
         yield shown(Text.assemble(MARGIN, (word, style), f" {each}"), options)
 
 
-def _rows(rows: Sequence[Row], options: ConsoleOptions) -> Iterator[Text]:
+def _rows(rows: Sequence[PercentileRow], options: ConsoleOptions) -> Iterator[Text]:
     cells = [
         {
             "metric": Text(row.name.removeprefix(SEGMENT)),
@@ -102,7 +102,7 @@ def _rows(rows: Sequence[Row], options: ConsoleOptions) -> Iterator[Text]:
             "result": Text(_result(row), style=_STYLES[row.change]),
         }
         for row in rows
-        if row.change is not Change.TOO_FEW or row is rows[0]
+        if row.change is not PercentileChange.TOO_FEW or row is rows[0]
     ]
     yield from _table(cells, ("metric", "", "result"), ("change",), options)
 
@@ -124,8 +124,8 @@ def _table(
     yield from lines
 
 
-def _result(row: Row) -> str:
-    return needs(row.needed) if row.change is Change.TOO_FEW else in_words(row.change)
+def _result(row: PercentileRow) -> str:
+    return needs(row.needed) if row.change is PercentileChange.TOO_FEW else in_words(row.change)
 
 
 def value_of(value_ns: float) -> str:
@@ -135,7 +135,7 @@ def value_of(value_ns: float) -> str:
     return "unbounded" if math.isinf(value_ns) else milliseconds(value_ns)
 
 
-def ends_of(row: Row) -> tuple[str, str]:
+def ends_of(row: PercentileRow) -> tuple[str, str]:
     """Return both percentiles of a row, each with both ends if given-up requests leave it open."""
     low_ns = row.before_ns, row.after_ns
     one, two = (
@@ -145,12 +145,12 @@ def ends_of(row: Row) -> tuple[str, str]:
     return one, two
 
 
-def change_of(row: Row) -> str:
+def change_of(row: PercentileRow) -> str:
     """Return the relative change of a row, or a dash."""
     return "—" if row.ratio is None else f"{row.ratio - 1:+.1%}"
 
 
-def interval_of(row: Row) -> str:
+def interval_of(row: PercentileRow) -> str:
     """Return the interval of the relative change, or nothing."""
     if row.low is None or row.high is None:
         return ""

@@ -18,11 +18,11 @@ from latspan._model.text import difference, in_words
 from latspan._model.units import milliseconds
 from latspan._study.compare import (
     SEGMENT,
-    Change,
     Comparison,
     Explanation,
     Judgement,
-    Row,
+    PercentileChange,
+    PercentileRow,
 )
 from latspan._study.render.comparison import change_of, ends_of, interval_of
 from latspan._study.render.diagnosis_json import escaped
@@ -115,7 +115,7 @@ def _one(found: Comparison) -> dict[str, object]:
     }
 
 
-def _row(row: Row) -> dict[str, object]:
+def _row(row: PercentileRow) -> dict[str, object]:
     high_ns = row.high_ns or (row.before_ns, row.after_ns)
     return {
         "metric": "segment" if row.is_segment else row.name,
@@ -139,7 +139,7 @@ def _known(low_ns: float, high_ns: float) -> float | None:
     return _seconds(low_ns) if low_ns == high_ns else None
 
 
-def _lower_ends(row: Row, high_ns: tuple[float, float]) -> dict[str, float | None]:
+def _lower_ends(row: PercentileRow, high_ns: tuple[float, float]) -> dict[str, float | None]:
     return {
         f"{side}_at_least_s": _seconds(low)
         for side, low, high in zip(
@@ -198,7 +198,7 @@ def _lines(found: Comparison) -> Iterator[str]:
     yield f"| {found.runs[0]} and {found.runs[1]} runs | | before | after | change | 95 % | |"
     yield "|---|---|---:|---:|---:|---|---|"
     for row in found.rows:
-        if row.change is not Change.TOO_FEW:
+        if row.change is not PercentileChange.TOO_FEW:
             yield (
                 f"| {escaped(row.name.removeprefix(SEGMENT))} | p{row.percentile:g} |"
                 f" {ends_of(row)[0]} | {ends_of(row)[1]} | {change_of(row)} |"
@@ -269,8 +269,12 @@ def _cases(found: Comparison) -> Iterator[tuple[str, str, str]]:
             f"{ends_of(row)[0]} before, {ends_of(row)[1]} after,"
             f" {change_of(row)}{f' ({interval})' if interval else ''}: {in_words(row.change)}"
         )
-        worse = row.change is Change.WORSE
-        open_ = row.change in {Change.CHANCE, Change.DIFFERS, Change.TOO_FEW}
+        worse = row.change is PercentileChange.WORSE
+        open_ = row.change in {
+            PercentileChange.CHANCE,
+            PercentileChange.DIFFERS,
+            PercentileChange.TOO_FEW,
+        }
         yield (
             f"p{row.percentile:g} {row.name}",
             "failure" if worse else "skipped" if open_ else "",

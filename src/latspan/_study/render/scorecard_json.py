@@ -15,7 +15,7 @@ from typing import Final
 from latspan._model.censoring import Bounds
 from latspan._model.goals import Target
 from latspan._model.segments import Outcome
-from latspan._study.scorecard import Card, Figures, Ratio, Row, Scorecard
+from latspan._study.scorecard import Card, Figures, PeriodRow, Ratio, Scorecard
 
 SCORECARD_SCHEMA: Final = "latspan.scorecard/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
@@ -65,7 +65,7 @@ def _card(card: Card) -> dict[str, object]:
     }
 
 
-def _figures(row: Row, targets: Sequence[Target]) -> dict[str, object]:
+def _figures(row: PeriodRow, targets: Sequence[Target]) -> dict[str, object]:
     figures: Figures = row.figures
     return {
         "requests": figures.requests,

@@ -20,8 +20,8 @@ from latspan._study.loop import (
     Listed,
     Loop,
     NextCommand,
-    State,
     Task,
+    TaskStatus,
     criteria_of,
     is_done,
     next_of,
@@ -32,10 +32,10 @@ STATUS_SCHEMA: Final = "latspan.status/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
 _STYLES: Final = {
-    State.DONE: "green",
-    State.OPEN: "yellow",
-    State.STALE: "yellow",
-    State.NOT_NEEDED: FAINT,
+    TaskStatus.DONE: "green",
+    TaskStatus.OPEN: "yellow",
+    TaskStatus.STALE: "yellow",
+    TaskStatus.NOT_NEEDED: FAINT,
 }
 _LEFT_OUT_FIRST: Final = ("instrument", "target", "watch", "change", "document")
 """Columns left out on a narrow terminal, in this order; the table of each path has them."""

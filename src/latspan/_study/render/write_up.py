@@ -18,7 +18,7 @@ from latspan._model.goals import InferencePath, Target
 from latspan._model.segments import Kind
 from latspan._model.text import count, in_words, listed, percent
 from latspan._model.units import milliseconds
-from latspan._study.compare import Change
+from latspan._study.compare import PercentileChange
 from latspan._study.loop import (
     Loop,
     Result,
@@ -80,15 +80,7 @@ def sentence_of(result: Result | None) -> str:
 
 def missing_of(loop: Loop) -> list[tuple[str, str]]:
     """Return what the write-up lacks, each part with the command that provides it."""
-    name, tasks = loop.name, dict[Task, tuple[str, str]]()
-    if loop.baseline is None:
-        tasks[Task.MEASURE] = ("a measurement before the change", f"latspan measure {name}")
-    if loop.verification is None and not loop.is_met:
-        if loop.diagnosis is None:
-            tasks[Task.DIAGNOSE] = ("a diagnosis", f"latspan diagnose {name}")
-        tasks[Task.VERIFY] = ("a verification of the change", f"latspan verify {name}")
-    elif loop.verification is not None and loop.diagnosis is None:
-        tasks[Task.DIAGNOSE] = ("a diagnosis before the change", f"latspan diagnose {name}")
+    tasks = _missing_tasks(loop)
     found = list(tasks.values())
     upcoming = next_after_write_up(loop)
     # The last criterion is the write-up itself.
@@ -99,6 +91,20 @@ def missing_of(loop: Loop) -> list[tuple[str, str]]:
             command = "latspan status" if upcoming is None else upcoming.command
             found.append((f'the criterion "{each.text}"', command))
     return found
+
+
+def _missing_tasks(loop: Loop) -> dict[Task, tuple[str, str]]:
+    """Return the tasks without a result: each with the part that is missing, and its command."""
+    name, tasks = loop.name, dict[Task, tuple[str, str]]()
+    if loop.baseline is None:
+        tasks[Task.MEASURE] = ("a measurement before the change", f"latspan measure {name}")
+    if loop.verification is None and not loop.is_met:
+        if loop.diagnosis is None:
+            tasks[Task.DIAGNOSE] = ("a diagnosis", f"latspan diagnose {name}")
+        tasks[Task.VERIFY] = ("a verification of the change", f"latspan verify {name}")
+    elif loop.verification is not None and loop.diagnosis is None:
+        tasks[Task.DIAGNOSE] = ("a diagnosis before the change", f"latspan diagnose {name}")
+    return tasks
 
 
 def write_up_document(
@@ -207,19 +213,20 @@ def _target(target: Target) -> Iterator[str]:
         yield f"| {name} | {plain(value)} |"
 
 
-def _lacking(loop: Loop, what: str) -> Iterator[str]:
-    """Yield a note that a part is missing, with the command that provides it."""
-    for each, command in missing_of(loop):
-        if each.startswith(what):
-            yield f"_Missing:_ {each}; {code(command)} gives it."
-            return
-    yield "Not needed: the targets are met."
+def _lacking(loop: Loop, task: Task) -> Iterator[str]:
+    """Yield a note that the result of a task is missing, with the command that provides it."""
+    missing = _missing_tasks(loop).get(task)
+    if missing is None:
+        yield "Not needed: the targets are met."
+    else:
+        part, command = missing
+        yield f"_Missing:_ {part}; {code(command)} gives it."
 
 
 def _baseline(loop: Loop) -> Iterator[str]:
     result = loop.baseline
     if result is None:
-        yield from _lacking(loop, "a measurement")
+        yield from _lacking(loop, Task.MEASURE)
         return
     document = result.document
     step = document["steps"][-1]
@@ -263,7 +270,7 @@ def _time(value_s: float | None) -> str:
 def _cause(loop: Loop) -> Iterator[str]:
     result = loop.diagnosis
     if result is None:
-        yield from _lacking(loop, "a diagnosis")
+        yield from _lacking(loop, Task.DIAGNOSE)
         return
     document = result.document
     cause = document["cause"]
@@ -295,7 +302,7 @@ def _cause(loop: Loop) -> Iterator[str]:
 def _change(loop: Loop) -> Iterator[str]:
     change, verification = loop.path.change, loop.verification
     if verification is None:
-        yield from _lacking(loop, "a verification")
+        yield from _lacking(loop, Task.VERIFY)
         return
     levers = [each["name"] for each in verification.document["levers"]]
     yield "| | |"
@@ -318,7 +325,7 @@ def _change(loop: Loop) -> Iterator[str]:
 def _before_and_after(loop: Loop) -> Iterator[str]:
     verification = loop.verification
     if verification is None:
-        yield from _lacking(loop, "a verification")
+        yield from _lacking(loop, Task.VERIFY)
         return
     document = verification.document
     comparison = document["comparison"]
@@ -368,8 +375,8 @@ def comparison_table(comparison: Mapping[str, Any]) -> Iterator[str]:
     yield "| | | before | after | change | 95 % interval | |"
     yield "|---|---|---:|---:|---:|---|---|"
     for row in comparison["rows"]:
-        result = Change(row["change"])
-        if result is Change.TOO_FEW:
+        result = PercentileChange(row["change"])
+        if result is PercentileChange.TOO_FEW:
             continue
         interval = "—"
         if row["low"] is not None and row["high"] is not None:
@@ -389,7 +396,10 @@ def _trade_off(loop: Loop) -> Iterator[str]:
     if verification is None:
         return
     rows = verification.document["comparison"]["rows"]
-    for words, result in (("became worse", Change.WORSE), ("not decided", Change.CHANCE)):
+    for words, result in (
+        ("became worse", PercentileChange.WORSE),
+        ("not decided", PercentileChange.CHANCE),
+    ):
         names = [
             f"p{each['percentile']:g} {code(each['segment'] or each['metric'])}"
             for each in rows

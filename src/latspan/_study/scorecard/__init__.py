@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan._study.scorecard._card import Card, Row, Scorecard, ScorecardBuilder
+from latspan._study.scorecard._card import Card, PeriodRow, Scorecard, ScorecardBuilder
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._sources import add_source
 from latspan._study.scorecard._tally import PERCENTILES, Figures, Ratio, Tally
@@ -13,8 +13,8 @@ __all__ = [
     "Cycle",
     "Figures",
     "Period",
+    "PeriodRow",
     "Ratio",
-    "Row",
     "Scorecard",
     "ScorecardBuilder",
     "Tally",

@@ -29,7 +29,7 @@ from latspan._model.segments import Kind, Outcome, Side
 from latspan._model.text import count
 from latspan._study.scorecard._periods import Cycle, Period, period_of
 from latspan._study.scorecard._prometheus import totals_of
-from latspan._study.scorecard._tally import Figures, Group, Tally
+from latspan._study.scorecard._tally import CountedGroup, Figures, Tally
 from latspan.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _PATHS_THERE: Final = "the inference paths, or routes where none is set, are"
 _SET_PATH: Final = 'set it with latspan.attributes(inference_path="{}")'
 
 
-class Row(NamedTuple):
+class PeriodRow(NamedTuple):
     """
     Figures of one period.
 
@@ -71,7 +71,7 @@ class Card:
     group: str | None
     targets: tuple[Target, ...]
     metrics: tuple[str, ...]
-    rows: Mapping[Cycle, Sequence[Row]]
+    rows: Mapping[Cycle, Sequence[PeriodRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,12 @@ class _Source:
     """Tallies of one source."""
 
     def __init__(self) -> None:
-        self.tallies: defaultdict[Group, dict[tuple[Cycle, Period], Tally]] = defaultdict(dict)
+        self.tallies: defaultdict[CountedGroup, dict[tuple[Cycle, Period], Tally]] = defaultdict(
+            dict
+        )
         self.spans: defaultdict[tuple[Cycle, Period], list[tuple[int, int]]] = defaultdict(list)
 
-    def tally(self, group: Group, place: tuple[Cycle, Period]) -> Tally:
+    def tally(self, group: CountedGroup, place: tuple[Cycle, Period]) -> Tally:
         return self.tallies[group].setdefault(place, Tally())
 
 
@@ -257,11 +259,11 @@ class ScorecardBuilder:
                 length_ns = snapshot.end_epoch_ns - snapshot.start_epoch_ns
                 self._too_long[cycle] += length_ns > period.end_ns - period.start_ns
                 source.spans[place].append((snapshot.start_epoch_ns, snapshot.end_epoch_ns))
-            by_group: defaultdict[Group, dict[SeriesKey, Series]] = defaultdict(dict)
+            by_group: defaultdict[CountedGroup, dict[SeriesKey, Series]] = defaultdict(dict)
             for key, series in snapshot.series.items():
                 if has_attributes(key, self._where):
                     side = Side(key.subject.side or Side.CLIENT)
-                    group = Group(key.kind, side, key.attribute(self._by))
+                    group = CountedGroup(key.kind, side, key.attribute(self._by))
                     by_group[group][key] = series
             for group, held in by_group.items():
                 tally = self._tally_of_series(group, held)
@@ -270,7 +272,9 @@ class ScorecardBuilder:
                         source.tally(group, place).merge(tally)
         self._add(source)
 
-    def _tally_of_series(self, group: Group, held: Mapping[SeriesKey, Series]) -> Tally | None:
+    def _tally_of_series(
+        self, group: CountedGroup, held: Mapping[SeriesKey, Series]
+    ) -> Tally | None:
         """Return what histograms show; ``None`` if they have nothing that is counted."""
         tally = Tally()
         targets = self._targets_of(group)
@@ -304,7 +308,7 @@ class ScorecardBuilder:
         """
         source = _Source()
         for total in totals_of(url, by=self._by, where=self._where, cycles=self._cycles):
-            group = Group(total.kind, total.side, total.group)
+            group = CountedGroup(total.kind, total.side, total.group)
             tally = source.tally(group, (total.cycle, total.period))
             tally.is_estimated = True
             for outcome, number in total.counts.items():
@@ -358,11 +362,11 @@ class ScorecardBuilder:
                 counted = f"{count(number, 'interval')} of more than a {cycle}"
                 yield f"Histogram logs have {counted}, counted at the start."
 
-    def _targets_left_out(self, group: Group) -> bool:
+    def _targets_left_out(self, group: CountedGroup) -> bool:
         """Return whether the user named inference paths, and not this one."""
         return bool(self._targets) and group.value not in self._targets
 
-    def _card(self, group: Group) -> Card:
+    def _card(self, group: CountedGroup) -> Card:
         places = self._total.tallies[group]
         targets = self._targets_of(group)
         held = {
@@ -378,17 +382,17 @@ class ScorecardBuilder:
         metrics = tuple(metric for metric in self._metrics if metric in wanted)
         rows = {
             cycle: [
-                Row(period, places[cycle, period].figures(metrics, targets))
+                PeriodRow(period, places[cycle, period].figures(metrics, targets))
                 for period in sorted(each for other, each in places if other is cycle)
             ]
             for cycle in self._cycles
         }
         return Card(group.kind, group.side, group.value, targets, metrics, rows)
 
-    def _targets_of(self, group: Group) -> tuple[Target, ...]:
+    def _targets_of(self, group: CountedGroup) -> tuple[Target, ...]:
         return self._targets.get(group.value or "", ()) if self._by == "inference_path" else ()
 
-    def _outermost(self, groups: Iterable[Group]) -> Kind | None:
+    def _outermost(self, groups: Iterable[CountedGroup]) -> Kind | None:
         kinds = {group.kind for group in groups}
         if self._kind is not None:
             return self._kind if self._kind in kinds else None

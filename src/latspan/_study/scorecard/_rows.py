@@ -12,7 +12,7 @@ from latspan._model.goals import Target
 from latspan._model.metrics import DURATION
 from latspan._model.segments import Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
-from latspan._study.scorecard._tally import Buckets, Group, Misses, Tally
+from latspan._study.scorecard._tally import Buckets, CountedGroup, Misses, Tally
 from latspan._study.table import OUTCOMES, Table, ValueBounds
 from latspan.histogram._buckets import HIGHEST_NS, vector_of_indices
 
@@ -27,7 +27,7 @@ _DAY_NS: Final = 86_400 * NS_PER_S
 _STREAM: Final = 1
 
 
-def groups_in(table: Table, by: str) -> Iterator[tuple[Group, Rows]]:
+def groups_in(table: Table, by: str) -> Iterator[tuple[CountedGroup, Rows]]:
     """
     Yield the groups of a table, with the places of their rows.
 
@@ -40,7 +40,7 @@ def groups_in(table: Table, by: str) -> Iterator[tuple[Group, Rows]]:
     for code, rows in _split(named * 2 + table.is_server):
         value = values[code // 2] if code // 2 < len(values) else None
         side = Side.SERVER if code % 2 else Side.CLIENT
-        yield Group(table.kind, side, value), rows
+        yield CountedGroup(table.kind, side, value), rows
 
 
 def tallies_of(
@@ -48,8 +48,8 @@ def tallies_of(
     by: str,
     cycles: Sequence[Cycle],
     metrics: Sequence[str],
-    targets_of: Callable[[Group], Sequence[Target]],
-) -> Iterator[tuple[Group, tuple[Cycle, Period], Tally]]:
+    targets_of: Callable[[CountedGroup], Sequence[Target]],
+) -> Iterator[tuple[CountedGroup, tuple[Cycle, Period], Tally]]:
     """
     Yield the tally of each group and period.
 

@@ -39,7 +39,7 @@ _TOLERANCE: Final = 1e-9
 """Relative tolerance of sums of weights: 0.95 * 20 is 19.000000000000004 in floating point."""
 
 
-class Group(NamedTuple):
+class CountedGroup(NamedTuple):
     """
     Requests that are counted together.
 
@@ -99,7 +99,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class MetricCounts:
     """
     Number of requests that have a metric.
 
@@ -141,7 +141,7 @@ class Figures:
     unsent: int
     outcomes: Mapping[Outcome, int]
     percentiles: Mapping[str, Mapping[float, Bounds | None]]
-    counts: Mapping[str, Counts]
+    counts: Mapping[str, MetricCounts]
     timeouts: Ratio
     completed: Ratio
     attainment: Ratio | None
@@ -216,7 +216,7 @@ class Misses(NamedTuple):
 
 
 @dataclass(slots=True)
-class Metric:
+class MetricTally:
     """
     What is known of one metric.
 
@@ -262,7 +262,7 @@ class Metric:
         """Weight of the requests that never have a value."""
         return self.never + self.failed_bounds if self.is_defined else 0.0
 
-    def merge(self, other: Metric) -> None:
+    def merge(self, other: MetricTally) -> None:
         """Add the requests of another one."""
         self.exact.merge(other.exact)
         self.bounds.merge(other.bounds)
@@ -343,7 +343,7 @@ class Tally:
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     squares: float = 0.0
     unsent: int = 0
-    metrics: dict[str, Metric] = field(default_factory=dict[str, Metric])
+    metrics: dict[str, MetricTally] = field(default_factory=dict[str, MetricTally])
     met: float = 0.0
     missed: float = 0.0
     judged: float = 0.0
@@ -352,9 +352,9 @@ class Tally:
     is_estimated: bool = False
     spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
-    def metric(self, name: str) -> Metric:
+    def metric(self, name: str) -> MetricTally:
         """Return what is known of a metric, to add to it."""
-        return self.metrics.setdefault(name, Metric())
+        return self.metrics.setdefault(name, MetricTally())
 
     def count(self, outcome: Outcome, number: float, squares: float) -> None:
         """Count requests of an outcome: the sum of their weights, and that of the squares."""
@@ -381,7 +381,7 @@ class Tally:
         """
         self.has_joint &= len(targets) <= 1
         limits_ns = {each.limit_ns for each in targets if each.metric == metric}
-        known = Metric(applies=applies)
+        known = MetricTally(applies=applies)
         known.add_population(population, limits_ns)
         self.metric(metric).merge(known)
         if limits_ns and len(targets) == 1 and known.is_defined:
@@ -403,7 +403,7 @@ class Tally:
         squares = self.squares + self.unsent
         size = every**2 / squares if squares else 0.0
         recorded_s = to_seconds(_union_ns(self.spans))
-        held = {metric: self.metrics.get(metric, Metric()) for metric in metrics}
+        held = {metric: self.metrics.get(metric, MetricTally()) for metric in metrics}
         attainment = None
         if targets and self.has_joint:
             effective = self.judged**2 / self.judged_squares if self.judged_squares else 0.0
@@ -419,7 +419,7 @@ class Tally:
                 for name, metric in held.items()
             },
             counts={
-                name: Counts(round(metric.total), round(metric.cut), round(metric.failed))
+                name: MetricCounts(round(metric.total), round(metric.cut), round(metric.failed))
                 for name, metric in held.items()
             },
             timeouts=Ratio.between(self.outcomes[Outcome.TIMEOUT], every, size),
@@ -428,7 +428,9 @@ class Tally:
             goodput_per_s=self.met / recorded_s if is_rate else None,
             most_goodput_per_s=(self.judged - self.missed) / recorded_s if is_rate else None,
             verdicts=tuple(
-                None if self.is_estimated else self.metrics.get(each.metric, Metric()).verdict(each)
+                None
+                if self.is_estimated
+                else self.metrics.get(each.metric, MetricTally()).verdict(each)
                 for each in targets
             ),
             recorded_s=recorded_s,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from latspan._base.lazy import lazy_getattr
 from latspan._study.stats._binomial import at_least, at_most, fraction_above
 from latspan._study.stats._intervals import (
-    Interval,
+    ProportionInterval,
     percentile_ranks,
     values_needed_for_interval,
     wilson_interval,
@@ -30,7 +30,7 @@ from latspan._study.stats._verdict import (
 if TYPE_CHECKING:
     from latspan._study.stats._beta import student_tail
     from latspan._study.stats._bootstrap import BLOCK, RatioInterval, block_indices, bootstrap_ratio
-    from latspan._study.stats._quantiles import Sample, needed_to_compare
+    from latspan._study.stats._quantiles import WeightedSample, needed_to_compare
     from latspan._study.stats._runs import (
         RunTest,
         compare_runs,
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK",
-    "Interval",
+    "ProportionInterval",
     "RatioInterval",
     "RunTest",
-    "Sample",
     "TargetVerdict",
     "Verdict",
+    "WeightedSample",
     "at_least",
     "at_most",
     "block_indices",
@@ -78,7 +78,7 @@ _NEED_NUMPY: Final = {
     "BLOCK": "_bootstrap",
     "RatioInterval": "_bootstrap",
     "RunTest": "_runs",
-    "Sample": "_quantiles",
+    "WeightedSample": "_quantiles",
     "block_indices": "_bootstrap",
     "bootstrap_ratio": "_bootstrap",
     "compare_runs": "_runs",

@@ -25,7 +25,7 @@ import numpy as np
 
 from latspan._study.stats._beta import student_quantile
 from latspan._study.stats._binomial import fraction_below
-from latspan._study.stats._quantiles import Sample, resampled_quantiles
+from latspan._study.stats._quantiles import WeightedSample, resampled_quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,12 @@ def block_indices(size: int, random: np.random.Generator) -> NDArray[np.int64]:
 
 
 def bootstrap_ratio(
-    before: Sample, after: Sample, percentile: float, *, confidence: float = 0.95, seed: int = 0
+    before: WeightedSample,
+    after: WeightedSample,
+    percentile: float,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> RatioInterval | None:
     """
     Return the ratio of a percentile of two measurements, with its bootstrap interval.
@@ -104,7 +109,7 @@ def bootstrap_ratio(
     return RatioInterval(new / base, float(np.exp(low)), float(np.exp(high)))
 
 
-def _quantile(sample: Sample, percentile: float) -> float:
+def _quantile(sample: WeightedSample, percentile: float) -> float:
     place = _among_values(percentile, sample.total, sample.failed)
     return math.inf if place >= 100 else replace(sample, failed=0).quantile(place)
 
@@ -125,7 +130,7 @@ def _ends(logs: NDArray[np.float64], tail: float) -> tuple[float, float]:
     return float(ordered[math.floor(tail * last)]), float(ordered[math.ceil((1 - tail) * last)])
 
 
-def _parts_of(sample: Sample) -> int:
+def _parts_of(sample: WeightedSample) -> int:
     """Return the number of blocks, or of requests, that are drawn together."""
     if sample.ordered is None or sample.count < MIN_BLOCKS * BLOCK:
         return sample.count
@@ -140,7 +145,9 @@ def _expanded(confidence: float, drawn: int) -> float:
     return 0.5 * math.erfc(deviations / math.sqrt(2))
 
 
-def _draws(sample: Sample, percentile: float, random: np.random.Generator) -> NDArray[np.float64]:
+def _draws(
+    sample: WeightedSample, percentile: float, random: np.random.Generator
+) -> NDArray[np.float64]:
     """Return the percentile of each draw; infinite if it falls on failed requests."""
     # Of a weighted sample, the effective number of requests is drawn.
     size = max(1, round(sample.size))
@@ -152,7 +159,7 @@ def _draws(sample: Sample, percentile: float, random: np.random.Generator) -> ND
 
 
 def _draw_of(
-    sample: Sample, percentile: float, random: np.random.Generator
+    sample: WeightedSample, percentile: float, random: np.random.Generator
 ) -> Callable[[float], float]:
     """Return a function that returns a percentile of one draw; all are near ``percentile``."""
     ordered = sample.ordered
@@ -176,7 +183,7 @@ def _draw_of(
 
 
 def _draw_of_large(
-    sample: Sample,
+    sample: WeightedSample,
     ordered: NDArray[np.floating[Any]],
     percentile: float,
     random: np.random.Generator,

@@ -13,7 +13,7 @@ from latspan._study.stats._binomial import at_least, at_most, fraction_above, fr
 from latspan.errors import ConfigError
 
 
-class Interval(NamedTuple):
+class ProportionInterval(NamedTuple):
     """
     Confidence interval of a ratio.
 
@@ -79,7 +79,7 @@ def values_needed_for_interval(percentile: float, *, confidence: float = 0.95) -
 
 def wilson_interval(
     successes: float, trials: float, *, confidence: float = 0.95
-) -> Interval | None:
+) -> ProportionInterval | None:
     """
     Return the confidence interval of a ratio, for example of the requests that completed.
 
@@ -111,7 +111,7 @@ def wilson_interval(
     # Rounding must not exclude a ratio of 0 or 1.
     low = 0.0 if successes == 0 else centre - half
     high = 1.0 if successes == trials else centre + half
-    return Interval(low, high)
+    return ProportionInterval(low, high)
 
 
 def _side(confidence: float) -> float:

@@ -84,7 +84,7 @@ def _distribution(x: NDArray[np.float64], size: int, percentile: float) -> NDArr
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class WeightedSample:
     """
     Values of one quantity, each with the number of its occurrences.
 
@@ -104,7 +104,7 @@ class Sample:
     ordered: NDArray[np.floating[Any]] | None = None
     weights: NDArray[np.float64] | None = None
     effective: float | None = None
-    upper: Sample | None = None
+    upper: WeightedSample | None = None
 
     @classmethod
     def of(
@@ -170,7 +170,7 @@ class Sample:
         return lower if np.array_equal(low, high) else replace(lower, upper=end(high))
 
     @property
-    def high(self) -> Sample:
+    def high(self) -> WeightedSample:
         """The sample with each value at its upper end; itself if all values are known."""
         return self if self.upper is None else self.upper
 
@@ -269,7 +269,7 @@ def _by_rank(
 
 
 def resampled_quantiles(
-    sample: Sample, drawn: NDArray[np.int64] | NDArray[np.float64], percentile: float
+    sample: WeightedSample, drawn: NDArray[np.int64] | NDArray[np.float64], percentile: float
 ) -> NDArray[np.float64]:
     """
     Return the percentile of each bootstrap draw.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan._base.shown import printable
-from latspan._model.censoring import State, state_of
+from latspan._model.censoring import ValueState, state_of
 from latspan._model.metrics import CHUNK_GAP_MAX, DURATION, FIRST_WAITS, FROM_START
 from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Source
 from latspan._model.text import listed
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _MEASURED: Final = PHASES.index("measured")
-_STATES: Final = tuple(State)
+_STATES: Final = tuple(ValueState)
 _STREAMED: Final = (False, True, None)
 """Values of the code of ``streamed``: 0, 1 and -1."""
 
@@ -316,7 +316,8 @@ _ARRAYS: Final = (
     "chains",
 )
 _EXACT, _AT_LEAST, _NEVER, _UNKNOWN = (
-    _STATES.index(each) for each in (State.EXACT, State.AT_LEAST, State.NEVER, State.UNKNOWN)
+    _STATES.index(each)
+    for each in (ValueState.EXACT, ValueState.AT_LEAST, ValueState.NEVER, ValueState.UNKNOWN)
 )
 
 

@@ -17,7 +17,7 @@ from latspan import semconv
 from latspan._model.evidence.gen_ai_latency import read_span
 from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, MetricValue
 from latspan._model.segments import SegmentName, Source
-from latspan._model.timeline._reconcile import Observed, reconcile
+from latspan._model.timeline._reconcile import ObservedInstants, reconcile
 from latspan._study.traces._dialects import INSTRUMENTATIONS, Dialect
 from latspan._study.traces._spans import SpanRow, seconds_as_ns
 from latspan._study.traces._tiling import Piece
@@ -130,7 +130,7 @@ def with_server(
     end_ns = tiles[-1].end_ns
     sending = [tile.start_ns for tile in tiles if tile.name == SegmentName.SEND]
     streamed = any(tile.name == SegmentName.DECODE for tile in tiles)
-    seen = Observed(
+    seen = ObservedInstants(
         sending_ns=sending[-1] if sending else wait.start_ns,
         begin_ns=wait.start_ns,
         first_ns=wait.end_ns,

@@ -8,10 +8,10 @@ from typing import Final
 
 from latspan._model.segments import SegmentName
 from latspan._study.compare import (
-    Change,
     Comparison,
     Difference,
     Judgement,
+    PercentileChange,
     Question,
     Run,
     compare,
@@ -136,7 +136,7 @@ def _drifted(before: Sequence[Run], returned: int, asked: Question) -> bool:
     if not first:
         return False
     change = compare(first, last, asked).goal.change
-    return change in {Change.IMPROVED, Change.WORSE}
+    return change in {PercentileChange.IMPROVED, PercentileChange.WORSE}
 
 
 def _kind_of(segment: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan._live.instrument._arrivals import Arrivals
+from latspan._live.instrument._arrivals import EventArrivals
 from latspan._model.timeline import NO_CHUNK, Reads
 
 MS = 1_000_000
@@ -19,7 +19,7 @@ def _stamps(*reads: _Read | None, ends_after: tuple[int, ...] = ()) -> list[int]
     Between them, an event is incomplete, unless a read returned a comment. ``None`` is a cancelled
     read of 1 ms.
     """
-    arrivals, recorded, inside, now_ns = Arrivals(), Reads(), False, 0
+    arrivals, recorded, inside, now_ns = EventArrivals(), Reads(), False, 0
     for at, read in enumerate(reads):
         if read is None:
             arrivals.note(now_ns, now_ns + MS, recorded)
@@ -99,7 +99,7 @@ def test_what_is_read_after_the_last_event_is_a_read_without_a_chunk() -> None:
 
 def test_the_events_of_a_read_that_waits_for_more_are_one_chunk() -> None:
     """They may have arrived at any time in it. Its kind is the highest of theirs."""
-    arrivals, reads = Arrivals(), Reads()
+    arrivals, reads = EventArrivals(), Reads()
     arrivals.note(0, 20 * MS, reads, data=b"compressed")
     arrivals.events(reads, [0, 0])
     arrivals.events(reads, [0, TOKEN, 1])
@@ -108,7 +108,7 @@ def test_the_events_of_a_read_that_waits_for_more_are_one_chunk() -> None:
 
 def test_each_event_of_a_read_of_what_was_received_arrived_when_it_returned() -> None:
     """A decoder may return the events of one read in several parts."""
-    arrivals, reads = Arrivals(as_received=True), Reads()
+    arrivals, reads = EventArrivals(as_received=True), Reads()
     arrivals.note(0, 20 * MS, reads, data=b"compressed")
     arrivals.events(reads, [0, TOKEN])
     arrivals.events(reads, [TOKEN])
@@ -121,7 +121,7 @@ def test_each_event_of_a_read_of_what_was_received_arrived_when_it_returned() ->
 
 def test_an_end_mark_is_a_read_only_if_it_is_read_alone() -> None:
     """It is not an event."""
-    arrivals, reads = Arrivals(as_received=True), Reads()
+    arrivals, reads = EventArrivals(as_received=True), Reads()
     arrivals.note(0, 20 * MS, reads, data=b"data: {}\n\n")
     arrivals.events(reads, [TOKEN])
     arrivals.events(reads, [])

@@ -12,7 +12,7 @@ from latspan import semconv
 from latspan._live.scraping._server import ScrapeTarget, Server
 from latspan.testing import ManualClock
 from support.backends import eventually
-from support.loopback import Ending, Loopback, Reply, chunked, whole
+from support.loopback import ConnectionEnding, Loopback, Reply, chunked, whole
 from support.otlp import free_port
 
 S = 1_000_000_000
@@ -67,7 +67,9 @@ def test_a_response_is_stored_with_its_time(reply: Reply, expected: dict[str, fl
     assert page.trouble is None
 
 
-CUT = Reply((b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n" + METRICS,), ending=Ending.CLOSE)
+CUT = Reply(
+    (b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n" + METRICS,), ending=ConnectionEnding.CLOSE
+)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +81,9 @@ CUT = Reply((b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n" + METRICS,), endi
         whole(b"llamacpp:requests_processing {{{\n"),
         whole(b"[[[["),
         CUT,
-        chunked(METRICS, cut=True, ending=Ending.CLOSE),
-        Reply((b"SSH-2.0-OpenSSH_9.2\r\n",), ending=Ending.CLOSE),
-        Reply((b"",), ending=Ending.RESET),
+        chunked(METRICS, cut=True, ending=ConnectionEnding.CLOSE),
+        Reply((b"SSH-2.0-OpenSSH_9.2\r\n",), ending=ConnectionEnding.CLOSE),
+        Reply((b"",), ending=ConnectionEnding.RESET),
     ],
     ids=[
         "an error",

@@ -9,9 +9,9 @@ import pytest
 
 from latspan import semconv
 from latspan._study.compare import (
-    Change,
     Comparison,
     Judgement,
+    PercentileChange,
     Question,
     compare,
     compare_by,
@@ -25,7 +25,7 @@ from support.comparisons import run, runs
 P95 = Question("duration", 95)
 
 
-def changes_of(found: Comparison) -> dict[str, Change]:
+def changes_of(found: Comparison) -> dict[str, PercentileChange]:
     """Return the change of each guard, by percentile and name."""
     return {f"p{row.percentile:g} {row.name}": row.change for row in found.rows}
 
@@ -52,7 +52,7 @@ def test_a_faster_segment_improves_and_is_named() -> None:
     assert found.explanation.leading.name == "prefill"
     assert [each.name for each in found.explanation.segments if each.is_real] == ["prefill"]
     assert "prefill explains it" in found.sentence
-    assert changes_of(found)["p95 segment.prefill"] is Change.IMPROVED
+    assert changes_of(found)["p95 segment.prefill"] is PercentileChange.IMPROVED
 
 
 def test_a_segment_that_changed_in_the_other_direction_is_named() -> None:
@@ -88,7 +88,9 @@ def test_a_faster_stage_is_named_and_noise_in_others_is_not() -> None:
     assert found.judgement is Judgement.IMPROVED
     assert found.explanation is not None
     assert [each.name for each in found.explanation.segments if each.is_real] == ["rerank"]
-    assert {name for name, change in changes_of(found).items() if change is Change.WORSE} == set()
+    assert {
+        name for name, change in changes_of(found).items() if change is PercentileChange.WORSE
+    } == set()
 
 
 @pytest.mark.repetitive
@@ -108,13 +110,15 @@ def test_one_measurement_per_side_never_claims_anything() -> None:
         [run(1)], [run(2, factors=dict.fromkeys(("queue", "prefill", "decode"), 0.5))], P95
     )
     assert found.judgement is Judgement.INCONCLUSIVE
-    assert found.goal.change is Change.DIFFERS
+    assert found.goal.change is PercentileChange.DIFFERS
     assert found.goal.high is not None
     assert found.goal.high < 0.65
     assert "supports no claim" in found.sentence
     assert "5 runs per side" in found.sentence
     assert not found.makes_claim
-    assert all(row.change not in {Change.IMPROVED, Change.WORSE} for row in found.rows)
+    assert all(
+        row.change not in {PercentileChange.IMPROVED, PercentileChange.WORSE} for row in found.rows
+    )
 
 
 def test_two_measurements_are_explained_by_the_segment_that_differs() -> None:
@@ -131,7 +135,7 @@ def test_a_slow_tail_is_worse_although_the_median_is_not() -> None:
     """The slow tenth takes twice as long: a rank test would find nothing."""
     found = compare(runs(0, count=1000), runs(50, count=1000, tail=2.0), Question("duration", 99))
     assert found.judgement is Judgement.WORSE
-    assert changes_of(found)["p50 duration"] is Change.NO_WORSE
+    assert changes_of(found)["p50 duration"] is PercentileChange.NO_WORSE
 
 
 def test_a_guard_that_is_worse_fails_an_improvement() -> None:
@@ -141,7 +145,7 @@ def test_a_guard_that_is_worse_fails_an_improvement() -> None:
         runs(50, factors={"prefill": 0.4, "queue": 0.5, "decode": 2.0}),
         Question("time_to_first_token", 95),
     )
-    assert found.goal.change is Change.IMPROVED
+    assert found.goal.change is PercentileChange.IMPROVED
     assert found.judgement is Judgement.WORSE
     assert "segment.decode" in {row.name for row in found.worse}
 
@@ -295,7 +299,7 @@ def test_an_interval_that_contradicts_its_result_is_explained() -> None:
     unclear = [
         row
         for row in found.rows
-        if row.change is Change.CHANCE
+        if row.change is PercentileChange.CHANCE
         and row.low is not None
         and row.high is not None
         and not row.low <= 1 <= row.high

@@ -13,9 +13,9 @@ from latspan._base.clock import SystemClock
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._model.recording import Recorder, write_interval
 from latspan._study.compare import (
-    Form,
     Judgement,
     Question,
+    RunForm,
     baseline_document,
     compare,
     question,
@@ -48,7 +48,7 @@ def test_a_folder_of_logs_is_one_run_of_several_processes(tmp_path: Path) -> Non
     folder = log_of(tmp_path / "logs", 1)
     log_of(folder, 2)
     (one,) = runs_in(folder)
-    assert (one.form, one.units, one.failed) == (Form.HISTOGRAMS, 800, 8)
+    assert (one.form, one.units, one.failed) == (RunForm.HISTOGRAMS, 800, 8)
     assert one.samples["segment.prefill"].count == 792
     (single,) = runs_in(folder / "process-1.hlog")
     assert single.units == 400

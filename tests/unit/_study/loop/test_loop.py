@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latspan._model.goals import Change, PromptTemplate, QualityCheck
-from latspan._study.loop import Loop, State, Task, criteria_of, is_done, next_of
+from latspan._study.loop import Loop, Task, TaskStatus, criteria_of, is_done, next_of
 from support.loops import Story, chat
 
 
@@ -83,7 +83,7 @@ def test_a_target_that_is_met_needs_no_change(story: Story) -> None:
     assert is_done(story.loop)
     story.measured("met")
     assert is_done(story.loop)
-    assert story.loop.state(Task.WATCH).state is State.DONE
+    assert story.loop.state(Task.WATCH).state is TaskStatus.DONE
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_change_of_the_file_makes_everything_stale(
         step()
     story.edit(chat(**change))
     measure = story.loop.state(Task.MEASURE)
-    assert (measure.state, measure.text) == (State.STALE, f"changed since then: {part}")
+    assert (measure.state, measure.text) == (TaskStatus.STALE, f"changed since then: {part}")
     assert {_states(story.loop)[each] for each in ("diagnose", "verify", "document")} == {"stale"}
     assert _next(story) == "latspan measure chat"
     assert not is_done(story.loop)
@@ -114,7 +114,7 @@ def test_a_change_of_a_prompt_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "template.txt").write_text("Be brief.")
     story = Story(tmp_path, chat(prompt=PromptTemplate(template="template.txt")))
     story.measured()
-    assert story.loop.state(Task.MEASURE).state is State.DONE
+    assert story.loop.state(Task.MEASURE).state is TaskStatus.DONE
     (tmp_path / "template.txt").write_text("Be long.")
     assert story.loop.state(Task.MEASURE).text == "changed since then: template"
 
@@ -375,7 +375,7 @@ def test_a_sweep_watches_a_path_that_is_done(story: Story) -> None:
     for step in (story.measured, story.diagnosed, story.verified, story.documented, story.swept):
         step()
     watch = story.loop.state(Task.WATCH)
-    assert (watch.state, watch.text) == (State.DONE, "no drift: The sentence of no_drift.")
+    assert (watch.state, watch.text) == (TaskStatus.DONE, "no drift: The sentence of no_drift.")
     assert is_done(story.loop)
     assert _next(story) == "latspan sweep"
 
@@ -385,7 +385,7 @@ def test_drift_leads_to_the_measurement_of_the_next_pass(story: Story) -> None:
     for step in (story.measured, story.diagnosed, story.verified, story.documented):
         step()
     story.swept("drift")
-    assert story.loop.state(Task.WATCH).state is State.OPEN
+    assert story.loop.state(Task.WATCH).state is TaskStatus.OPEN
     assert not is_done(story.loop)
     assert _next(story) == "latspan measure chat"
     assert "the sweep of 2026-03-02 found drift" in next_of(story.loop).reason
@@ -415,7 +415,7 @@ def test_a_target_that_no_request_has_is_shown(story: Story) -> None:
 def test_a_measurement_without_a_single_value_leads_to_the_target(story: Story) -> None:
     """To measure or diagnose the same requests again would lead in a circle."""
     story.measured(None)
-    assert story.loop.state(Task.MEASURE).state is State.OPEN
+    assert story.loop.state(Task.MEASURE).state is TaskStatus.OPEN
     following = next_of(story.loop)
     assert following.command.endswith("chat.toml")
     assert "no request has a value of time_to_first_token" in following.reason
@@ -441,7 +441,7 @@ def test_a_diagnosis_of_an_invalid_measurement_is_not_called_older(story: Story)
     story.diagnosed()
     state = story.loop.state(Task.DIAGNOSE)
     assert (state.state, state.text) == (
-        State.STALE,
+        TaskStatus.STALE,
         "the measurement that it explains is invalid or not complete",
     )
 
@@ -469,7 +469,7 @@ def test_the_check_of_the_quality_is_asked_for_before_the_verification(story: St
     found = next_of(story.loop)
     assert found.command == "${EDITOR:-vi} chat.toml"
     assert "model may worsen the quality of the answers; [quality] is empty" in found.reason
-    assert story.loop.state(Task.CHANGE).state is State.OPEN
+    assert story.loop.state(Task.CHANGE).state is TaskStatus.OPEN
     story.edit(chat(change=change, quality=QualityCheck(command="./check {side}")))
     assert _next(story) == "latspan verify chat"
     story.edit(chat())

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from latspan._study.stats import (
-    Sample,
+    WeightedSample,
     _bootstrap,
     bootstrap_ratio,
     compare_runs,
@@ -47,7 +47,9 @@ def test_a_bootstrap_of_blocks_holds_its_error_with_correlated_requests(percenti
     alarms = 0
     for _ in range(120):
         found = bootstrap_ratio(
-            Sample.of(similar(random, 1000)), Sample.of(similar(random, 1000)), percentile
+            WeightedSample.of(similar(random, 1000)),
+            WeightedSample.of(similar(random, 1000)),
+            percentile,
         )
         assert found is not None
         alarms += not found.low <= 1 <= found.high
@@ -62,12 +64,12 @@ def test_a_large_measurement_has_the_interval_of_drawn_blocks(
     """Its fractions are drawn instead of its requests; an end varies by a tenth."""
     random = np.random.default_rng(11)
 
-    def sample() -> Sample:
+    def sample() -> WeightedSample:
         values = similar(random, 20_000)
         if not is_weighted:
-            return Sample.of(values)
+            return WeightedSample.of(values)
         weights = np.where(random.random(len(values)) < 0.5, 1.0, 4.0)
-        return Sample.of(values, weights=weights, failed_weights=np.empty(0))
+        return WeightedSample.of(values, weights=weights, failed_weights=np.empty(0))
 
     before, after = sample(), sample()
     large = bootstrap_ratio(before, after, percentile)
@@ -90,7 +92,7 @@ def test_a_slow_tail_is_found_at_its_percentile() -> None:
         before, after = latencies(random, 1000), latencies(random, 1000)
         after[after > np.quantile(after, 0.95)] *= 2
         for percentile in found:
-            ratio = bootstrap_ratio(Sample.of(before), Sample.of(after), percentile)
+            ratio = bootstrap_ratio(WeightedSample.of(before), WeightedSample.of(after), percentile)
             assert ratio is not None
             found[percentile] += ratio.low > 1
     assert found[99] >= 36
@@ -100,10 +102,13 @@ def test_a_slow_tail_is_found_at_its_percentile() -> None:
 def test_a_histogram_gives_nearly_the_interval_of_its_values() -> None:
     """Both are intervals of independent requests; their ends differ by a few percent."""
     random = np.random.default_rng(9)
-    before, after = Sample.of(latencies(random, 1000)), Sample.of(latencies(random, 1000))
+    before, after = (
+        WeightedSample.of(latencies(random, 1000)),
+        WeightedSample.of(latencies(random, 1000)),
+    )
     single = bootstrap_ratio(before, after, 95)
     counts = bootstrap_ratio(
-        Sample(before.values, before.counts), Sample(after.values, after.counts), 95
+        WeightedSample(before.values, before.counts), WeightedSample(after.values, after.counts), 95
     )
     assert single is not None
     assert counts is not None
@@ -112,7 +117,9 @@ def test_a_histogram_gives_nearly_the_interval_of_its_values() -> None:
 
 def test_a_ratio_needs_values_above_zero() -> None:
     """A segment that does not occur before has no ratio."""
-    nothing, zeros, some = (Sample.of(np.array(each)) for each in ([], [0.0] * 9, [1.0] * 9))
+    nothing, zeros, some = (
+        WeightedSample.of(np.array(each)) for each in ([], [0.0] * 9, [1.0] * 9)
+    )
     assert bootstrap_ratio(nothing, some, 50) is None
     assert bootstrap_ratio(zeros, some, 50) is None
 
@@ -121,7 +128,7 @@ def runs(random: np.random.Generator, count: int, percentile: float, factor: flo
     """Return the logarithm of a percentile of runs that differ by 5 % for outside reasons."""
     return [
         math.log(
-            Sample.of(
+            WeightedSample.of(
                 latencies(random, 400, factor * math.exp(random.normal(0, 0.05)))
             ).quantile(percentile)
         )

@@ -49,7 +49,7 @@ _silenced: Final[set[str]] = set()
 """Loggers that the application has switched off, and that latspan has switched on again."""
 
 
-class Delivery:
+class ExportAttempt:
     """
     One export, with the status codes that the exporter logged during it.
 
@@ -151,10 +151,10 @@ class ExportErrors:
                 filters.insert(0, _hold)
 
     @contextmanager
-    def one(self) -> Generator[Delivery]:
+    def one(self) -> Generator[ExportAttempt]:
         """Suppress instrumentation and hold back the exporters' log records in the block."""
-        outer: Delivery | None = getattr(_delivering, "one", None)
-        _delivering.one = delivery = Delivery(self._signal)
+        outer: ExportAttempt | None = getattr(_delivering, "one", None)
+        _delivering.one = delivery = ExportAttempt(self._signal)
         try:
             _listen()
             with suppress_instrumentation():
@@ -238,7 +238,7 @@ def _listen() -> None:
 
 def _hold(record: logging.LogRecord) -> bool:
     """Return whether a record may be logged: false for records of latspan's own exports."""
-    delivery: Delivery | None = getattr(_delivering, "one", None)
+    delivery: ExportAttempt | None = getattr(_delivering, "one", None)
     if delivery is None:
         # `_listen` has set this level. Any other level was set by the application after that.
         return record.name not in _silenced or logging.getLogger(record.name).level != _MIN_LEVEL

@@ -13,7 +13,7 @@ from latspan._model.units import MetricUnit
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class MetricDefinition:
     """
     Definition of one exported metric.
 
@@ -40,8 +40,10 @@ _HELD_AS: Final[Mapping[str, MetricUnit]] = {"s": "s", "{token}": "1", "1": "rat
 _EXPORTED_UNITS: Final[Mapping[MetricUnit, Literal["s", "1"]]] = {"s": "s", "ratio": "1"}
 
 
-def _conventions(name: str, description: str, unit: Literal["s", "{token}"] = "s") -> Form:
-    return Form(name, description, unit, semconv.EXPLICIT_BOUNDS[name])
+def _conventions(
+    name: str, description: str, unit: Literal["s", "{token}"] = "s"
+) -> MetricDefinition:
+    return MetricDefinition(name, description, unit, semconv.EXPLICIT_BOUNDS[name])
 
 
 _EXPORTED: Final[dict[str, tuple[Exported, Literal["s", "1"]]]] = {
@@ -50,22 +52,22 @@ _EXPORTED: Final[dict[str, tuple[Exported, Literal["s", "1"]]]] = {
     if metric.exported is not None
 }
 _VALUES: Final = {
-    name: Form(exported.name, exported.description, unit)
+    name: MetricDefinition(exported.name, exported.description, unit)
     for name, (exported, unit) in _EXPORTED.items()
 }
 _LOWER_BOUNDS: Final = {
-    name + AT_LEAST: Form(exported.at_least, exported.at_least_description, unit)
+    name + AT_LEAST: MetricDefinition(exported.at_least, exported.at_least_description, unit)
     for name, (exported, unit) in _EXPORTED.items()
     if exported.at_least
 }
 
-FORMS: Final[Mapping[str, Form]] = {
-    "segment": Form(
+FORMS: Final[Mapping[str, MetricDefinition]] = {
+    "segment": MetricDefinition(
         semconv.METRIC_SEGMENT_DURATION,
         "Time a request spent in one segment; a request's segments sum to its duration",
     ),
     **_VALUES,
-    "segment" + AT_LEAST: Form(
+    "segment" + AT_LEAST: MetricDefinition(
         semconv.METRIC_SEGMENT_DURATION_AT_LEAST,
         "Time of the segment in which a request was given up or failed; also in the segments",
     ),

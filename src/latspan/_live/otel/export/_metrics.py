@@ -23,7 +23,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from latspan import semconv
 from latspan._base.slices import PacedList, give_way
 from latspan._live.otel.export._conversion import Conversion
-from latspan._live.otel.export._metric_definitions import FORMS, Form
+from latspan._live.otel.export._metric_definitions import FORMS, MetricDefinition
 from latspan._live.otel.export._points import DataPoint, data_point, largest_size
 from latspan._live.otel.spans import size_of_attributes
 from latspan._model.recording import Exemplar, SeriesKey, Snapshot
@@ -121,7 +121,7 @@ def metrics_parts(
         yield part.taken(resource, temporality)
 
 
-def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
+def _in_order(snapshot: Snapshot) -> Iterator[tuple[MetricDefinition, SeriesKey]]:
     """Yield the exported series that have values, metric by metric."""
     keys: defaultdict[str, list[SeriesKey]] = defaultdict(list)
     for key, series in snapshot.series.items():
@@ -139,10 +139,12 @@ class _Part:
 
     about: list[Metric]
     keys: list[SeriesKey] = field(default_factory=list[SeriesKey])
-    points: dict[Form, list[Any]] = field(default_factory=dict[Form, list[Any]])
+    points: dict[MetricDefinition, list[Any]] = field(
+        default_factory=dict[MetricDefinition, list[Any]]
+    )
     size: int = 0
 
-    def add(self, form: Form, key: SeriesKey, point: DataPoint, size: int) -> None:
+    def add(self, form: MetricDefinition, key: SeriesKey, point: DataPoint, size: int) -> None:
         self.keys.append(key)
         self.points.setdefault(form, []).append(point)
         self.size += size

@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics.export import (
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.otel.export._conversion import Conversion
-from latspan._live.otel.export._metric_definitions import Form
+from latspan._live.otel.export._metric_definitions import MetricDefinition
 from latspan._live.otel.spans import size_of_attributes
 from latspan._model.recording import Exemplar, Series, SeriesKey, Subject
 from latspan._model.units import MetricUnit, in_metric_unit
@@ -96,7 +96,7 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
 
 
 def data_point(
-    form: Form,
+    form: MetricDefinition,
     key: SeriesKey,
     series: Series,
     *,

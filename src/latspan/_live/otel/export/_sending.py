@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._base.log import logger
 from latspan._base.slices import give_way
-from latspan._live.otel.export._export_errors import Delivery, ExportErrors
+from latspan._live.otel.export._export_errors import ExportAttempt, ExportErrors
 from latspan._live.otel.export._last_export import LastExport
 from latspan._live.otel.export._partial_success import ResponseKeeper, rejected_items
 
@@ -129,7 +129,7 @@ class Sending:
             passing = isinstance(error, OSError)
             return SpanAnswer(taken=False, again=passing, smaller=not passing)
 
-    def _answer(self, taken: bool, delivery: Delivery) -> SpanAnswer:
+    def _answer(self, taken: bool, delivery: ExportAttempt) -> SpanAnswer:
         if taken:
             body = b"" if self._keeper is None else self._keeper.body
             return SpanAnswer(taken=True, refused=rejected_items(body, self._items))
@@ -154,7 +154,7 @@ def _answer_over_http(session: HttpSession) -> SpanAnswer:
     return SpanAnswer(False, session.passing, session.retry_after_s, smaller=smaller)
 
 
-def _answer_in_the_log(delivery: Delivery) -> SpanAnswer:
+def _answer_in_the_log(delivery: ExportAttempt) -> SpanAnswer:
     """Return the result that the exporter's log shows, because the exporter returns no reason."""
     if delivery.http_status is not None:
         from latspan._live.otel.export._http_session import PASSING_STATUSES, TOO_LARGE
