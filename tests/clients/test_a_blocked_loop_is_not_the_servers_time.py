@@ -163,8 +163,9 @@ def test_a_block_is_a_segment_of_the_calls_that_it_delays(
     error_ms = median(seen.times_ms("event_loop")) - median(b.duration_ms for b in seen.blocks)
     assert abs(error_ms) < _ERROR_LIMIT_MS
     for name in ("pool_wait", "connect", "send", "decode", "consumer", "stream_close"):
-        slowest_first = sorted(seen.times_ms(name), reverse=True)
-        assert not slowest_first or slowest_first[len(slowest_first) // 20] < _SEND_LIMIT_MS, name
+        # The machine may delay a call in twenty; a call without the segment is not delayed in it.
+        slow_ms = [each for each in seen.times_ms(name) if each >= _SEND_LIMIT_MS]
+        assert len(slow_ms) <= _CALLS // 20, (name, slow_ms)
 
 
 @pytest.mark.alone

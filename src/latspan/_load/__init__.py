@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from latspan._load._endpoint import Endpoint
 from latspan._load._measure import Display, MeasureSettings, measure
-from latspan._load._plan import LoadStep, Phase, cut_to, ladder, step_of
+from latspan._load._plan import LoadStep, cut_to, ladder, step_of
 from latspan._load._progress import Progress
 from latspan._load._prompts import PromptSet, generated, prompts_like, read_prompts
 from latspan._load._schedule import Schedule, replayed
@@ -19,7 +19,6 @@ __all__ = [
     "Endpoint",
     "LoadStep",
     "MeasureSettings",
-    "Phase",
     "Progress",
     "PromptSet",
     "Schedule",

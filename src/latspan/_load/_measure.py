@@ -28,14 +28,14 @@ from latspan._live.process.runtime import current_runtime
 from latspan._live.sdk import configure, force_flush, shutdown, stop_polling
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
-from latspan._load._plan import LoadStep, Phase
+from latspan._load._plan import LoadStep
 from latspan._load._progress import Progress, RequestResult
 from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._model.goals import LoadSettings, Target
 from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import Manifest, Reserve, begin_recording
-from latspan._model.segments import Kind
+from latspan._model.segments import Kind, Phase
 from latspan.errors import MeasurementError, RecordingError
 
 _MIN_GAIN: Final = 1.1

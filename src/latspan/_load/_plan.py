@@ -20,21 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import count
 
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._load._schedule import Schedule, closed_loop, open_loop
 from latspan._model.goals import Arrivals
-
-
-class Phase(StrEnum):
-    """Part of a measurement that a request belongs to."""
-
-    COLD = "cold"
-    WARMUP = "warmup"
-    MEASURED = "measured"
-    DRAIN = "drain"
+from latspan._model.segments import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from latspan._load._plan import Phase
-from latspan._model.segments import Outcome
+from latspan._model.segments import Outcome, Phase
 from latspan.histogram import Histogram
 
 

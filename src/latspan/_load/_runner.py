@@ -29,9 +29,10 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.operations import with_attributes
 from latspan._live.otel.spans import AttributeValue
 from latspan._load._generator_load import GeneratorLoad
-from latspan._load._plan import LoadStep, Phase
+from latspan._load._plan import LoadStep
 from latspan._load._progress import Progress, RequestResult
 from latspan._model.goals import LoadSettings
+from latspan._model.segments import Phase
 
 _DEFAULT_LOAD: Final = LoadSettings()
 _PERCENTILES: Final = (50, 99)

@@ -58,6 +58,15 @@ class SegmentName(StrEnum):
     UNATTRIBUTED = "unattributed"
 
 
+class Phase(StrEnum):
+    """Part of a load test that a request belongs to."""
+
+    COLD = "cold"
+    WARMUP = "warmup"
+    MEASURED = "measured"
+    DRAIN = "drain"
+
+
 class Stage(StrEnum):
     """Kind of a stage, which is a named part of the time of a server or of the application."""
 

@@ -442,13 +442,13 @@ def _starts_in(folder: str) -> list[int]:
     """Return the starts of the outermost requests of a recording, without warm-up and drain."""
     from latspan import semconv
     from latspan._model.recording.folder import open_recording
-    from latspan._model.segments import Kind
+    from latspan._model.segments import Kind, Phase
 
     starts: dict[Kind, list[int]] = {}
     for record in open_recording(folder).records():
         if record.parent_id or record.kind is Kind.STAGE:
             continue
-        if record.details.get(semconv.LATSPAN_LOAD_PHASE, "measured") == "measured":
+        if record.details.get(semconv.LATSPAN_LOAD_PHASE, Phase.MEASURED) == Phase.MEASURED:
             starts.setdefault(record.kind, []).append(record.start_epoch_ns)
     for kind in (Kind.REQUEST, Kind.CALL, Kind.HTTP):
         if starts.get(kind):

@@ -11,12 +11,12 @@ import pytest
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._live.operations._context import custom_attributes
-from latspan._load._plan import LoadStep, Phase, cut_to, step_of
+from latspan._load._plan import LoadStep, cut_to, step_of
 from latspan._load._progress import Progress, RequestResult
 from latspan._load._runner import StepRunner
 from latspan._load._schedule import open_loop
 from latspan._model.goals import Arrivals, LoadSettings
-from latspan._model.segments import Outcome
+from latspan._model.segments import Outcome, Phase
 from latspan.testing import ManualClock
 from support.virtual_time import run_virtually
 

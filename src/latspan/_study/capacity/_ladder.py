@@ -31,7 +31,7 @@ from latspan._study.measurement import (
     measured_kind,
     summarize,
 )
-from latspan._study.table import PHASES, Table, metric_of, read_table
+from latspan._study.table import MEASURED, Table, metric_of, read_table
 from latspan.errors import RecordingError
 from latspan.histogram import values_needed
 
@@ -53,7 +53,6 @@ _SAME: Final = (
 )
 """Conditions that all recordings of a ladder have in common."""
 
-_MEASURED: Final = PHASES.index("measured")
 _HOW: Final = "latspan measure NAME --rate 1 --ladder --percentile 99"
 
 
@@ -285,7 +284,7 @@ def _rung(rate_per_s: float, table: Table, metric: str) -> Rung:
         due=(due[order] - first) / NS_PER_S,
         end=(end[order] - first) / NS_PER_S,
         value=known.high[order] / NS_PER_S,
-        measured=table.phase[order] == _MEASURED,
+        measured=table.phase[order] == MEASURED,
         models=tuple(answered_models(table)),
         given_up=known.cut[order],
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from latspan._model.goals import Budget
+from latspan._model.goals import Budget, CacheState
 from latspan._model.recording.folder import (
     Recording,
     counted,
@@ -27,7 +27,6 @@ from latspan._study.table import ChunkReader, Table, metric_of, read_table, want
 from latspan.errors import ConfigError, RecordingError
 
 _KILLED: Final = "its process was killed, or still runs"
-_COLD: Final = "cold"
 
 _SAME_SYSTEM: Final = ("measured", "model", "platform")
 """Conditions that a load test and its calibration have in common."""
@@ -256,7 +255,7 @@ def _stable_in(recording: Recording, table: RequestTable) -> float | None:
     """
     prompts: Mapping[str, Any] = recording.conditions.get("prompts", {})
     shared = prompts.get("shared")
-    if prompts.get("source") != "file" or recording.conditions.get("cache") == _COLD:
+    if prompts.get("source") != "file" or recording.conditions.get("cache") == CacheState.COLD:
         return None
     tokens = table.number("input_tokens")
     known = tokens[np.isfinite(tokens)]

@@ -14,13 +14,12 @@ from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.segments import Outcome
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import CachedInput
-from latspan._study.table import OUTCOMES, PHASES, Table
+from latspan._study.table import MEASURED, OUTCOMES, Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _THIRDS: Final = 3
-_MEASURED: Final = PHASES.index("measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class StepRequests:
 
 def observed_conditions(table: Table) -> dict[str, Any]:
     """Return the conditions of a load test that only the measured, completed requests show."""
-    measured = table.rows((table.phase == _MEASURED) & table.completed)
+    measured = table.rows((table.phase == MEASURED) & table.completed)
     observed: dict[str, Any] = {}
     models = answered_models(measured)
     if models:

@@ -7,7 +7,7 @@ groups, and neither goals nor verdicts.
 
 from __future__ import annotations
 
-from latspan._study.table._columns import MAX_GROUP_VALUES, OUTCOMES, PHASES, SOURCES
+from latspan._study.table._columns import MAX_GROUP_VALUES, MEASURED, OUTCOMES, SOURCES
 from latspan._study.table._division import MAX_VALUES, Division, divide, wanted_attributes
 from latspan._study.table._outermost import OutermostReader
 from latspan._study.table._parts import PartsReader
@@ -25,8 +25,8 @@ from latspan._study.table._table import Segments, Table, ValueBounds
 __all__ = [
     "MAX_GROUP_VALUES",
     "MAX_VALUES",
+    "MEASURED",
     "OUTCOMES",
-    "PHASES",
     "SOURCES",
     "ChunkReader",
     "Division",

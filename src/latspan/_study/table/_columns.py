@@ -28,7 +28,7 @@ from latspan._model.metrics import (
     OF_PACE,
     TIME_TO_FIRST_TOKEN,
 )
-from latspan._model.segments import Kind, Outcome, Segment, SegmentName, Source
+from latspan._model.segments import Kind, Outcome, Phase, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 OUTCOMES: Final = tuple(Outcome)
 SOURCES: Final = tuple(Source)
-PHASES: Final = ("", "warmup", "measured", "drain")
-"""Phases of a load test; the first one stands for every other value."""
+PHASES: Final = ("", Phase.WARMUP, Phase.MEASURED, Phase.DRAIN)
+"""Phases of a load test by their code; the first one stands for every other value."""
+MEASURED: Final = PHASES.index(Phase.MEASURED)
+"""Code of the measured phase."""
 
 MAX_GROUP_VALUES: Final = 40
 """Number of values above which an attribute identifies requests, and does not group them."""

@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from latspan import semconv
-from latspan._model.segments import Kind
+from latspan._model.segments import Kind, Phase
 from latspan._study.table._columns import Columns
 from latspan._study.table._reading import finished
 from latspan._study.table._table import Table
 
-_MEASURED: Final = "measured"
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _OWN: Final[Mapping[str, str]] = {"outcome": "completed", "side": "client", "kind": ""}
 """Fields of a line by which records may be chosen, with their default."""
@@ -47,7 +46,7 @@ class OutermostReader:
         where: Mapping[str, str] = MappingProxyType({}),
         is_load: bool = False,
     ) -> None:
-        self._phase = None if is_load else _MEASURED
+        self._phase = None if is_load else Phase.MEASURED
         self._place = len(_KINDS) if kind is None else _ORDER[kind.value]
         self._is_given = kind is not None
         self._metrics = frozenset(metrics)
@@ -66,7 +65,8 @@ class OutermostReader:
         counted = [
             row
             for row in rows
-            if row.get("details", _NONE).get(semconv.LATSPAN_LOAD_PHASE, self._phase) == _MEASURED
+            if row.get("details", _NONE).get(semconv.LATSPAN_LOAD_PHASE, self._phase)
+            == Phase.MEASURED
         ]
         for name, value in self._where.items():
             counted = [row for row in counted if _attribute(row, name) == value]

@@ -21,7 +21,7 @@ from latspan._model.censoring import ValueState, state_of
 from latspan._model.metrics import CHUNK_GAP_MAX, DURATION, FIRST_WAITS, FROM_START
 from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Source
 from latspan._model.text import listed
-from latspan._study.table._columns import OUTCOMES, PHASES
+from latspan._study.table._columns import MEASURED, OUTCOMES
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-_MEASURED: Final = PHASES.index("measured")
 _STATES: Final = tuple(ValueState)
 _STREAMED: Final = (False, True, None)
 """Values of the code of ``streamed``: 0, 1 and -1."""
@@ -220,8 +219,8 @@ class Table:
                 which every row without a phase counts, and those of a measured phase.
         """
         if step is None:
-            return (self.phase == 0) | (self.phase == _MEASURED)
-        return (self.phase == _MEASURED) & (self.step == step)
+            return (self.phase == 0) | (self.phase == MEASURED)
+        return (self.phase == MEASURED) & (self.step == step)
 
     def matching(self, where: Mapping[str, str]) -> Table:
         """

@@ -32,7 +32,7 @@ from latspan._model.metrics import (
     time_per_output_token,
 )
 from latspan._model.recording import RequestRecord
-from latspan._model.segments import Kind, Mark, Outcome, Segment, SegmentName, Source
+from latspan._model.segments import Kind, Mark, Outcome, Phase, Segment, SegmentName, Source
 from latspan._model.text import count
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._study.traces._imported import Imported
@@ -225,11 +225,11 @@ class _Benchmark:
         marks = {mark: min(max(0, at_ns), duration_ns) for mark, at_ns in known.items()}
         tokens = _tokens(request)
         details: dict[str, object] = {
-            semconv.LATSPAN_LOAD_PHASE: "warmup"
+            semconv.LATSPAN_LOAD_PHASE: Phase.WARMUP.value
             if start < self._from
-            else "measured"
+            else Phase.MEASURED.value
             if start <= self._until
-            else "drain"
+            else Phase.DRAIN.value
         }
         if self._number is not None:
             details[semconv.LATSPAN_LOAD_STEP] = self._number
