@@ -163,7 +163,7 @@ Begin = Callable[[], Execution[Any] | None]
 
 def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
-    Return ``function`` wrapped so that each of its runs is a :class:`Execution`.
+    Return ``function`` wrapped so that each of its runs is an :class:`Execution`.
 
     The function may be a generator, and synchronous or asynchronous. The run of a generator lasts
     from the generator's first step to its end, and is current only while a step runs.

@@ -61,6 +61,7 @@ class Setting:
         is_condition: Whether two measurements are comparable only if they are equal in it.
         needs_api: Whether only requests to an API have it, and calls of a function do not.
         needs_rate: Whether only an open loop has it.
+        unknown_without_api: Whether its value is not known if a function is called.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Setting:
     is_condition: bool = True
     needs_api: bool = False
     needs_rate: bool = False
+    unknown_without_api: bool = False
 
     @property
     def option_name(self) -> str:
@@ -151,6 +153,7 @@ class LoadSettings:
             explained="open a connection for each request",
             sets=Connections.NEW,
             needs_api=True,
+            unknown_without_api=True,
         ),
     )
     cache: CacheState = field(
@@ -193,7 +196,7 @@ class LoadSettings:
         return {
             setting.name: getattr(self, setting.name)
             for setting in SETTINGS
-            if of_api or not setting.needs_api
+            if of_api or not setting.unknown_without_api
         }
 
 

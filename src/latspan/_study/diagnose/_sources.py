@@ -90,7 +90,8 @@ def diagnose_source(
     calibrated: Calibration | None = None
     if calibration is not None:
         calibrated, fault = calibration_from(calibration)
-        notes += [invalid_calibration(calibration, fault)] if fault else []
+        if fault:
+            notes.append(invalid_calibration(calibration, fault))
     return diagnose(
         imported.records,
         goal or Goal(),

@@ -168,20 +168,19 @@ class PrivateSink:
         new_id = self._ids.generate_span_id
         trace_id, _, _, flags, state, _ = span_context
         state_bytes = 0 if state is DEFAULT_TRACE_STATE else size_of_state(state)
+        events: Sequence[Event] = ()
+        links: Sequence[Link] = ()
         spans: list[MeasuredSpan] = []
         for each in ended:
             is_own = each is own
             name, start_ns, end_ns, attributes, kind, failed, most_bytes = each
             kept = attributes if len(attributes) <= within else limited(attributes, limits)
             status = _FAILED if failed else _FINE
-            events: Sequence[Event] = ()
-            links: Sequence[Link] = ()
-            set_by_application = written if is_own else None
-            if set_by_application is not None:
-                events, links = set_by_application.events, set_by_application.links
-                status = set_by_application.status or status
+            if is_own and written is not None:
+                # The own span is the last one, so no other has its events and links.
+                events, links, status = written.events, written.links, written.status or status
                 if isinstance(kept, BoundedAttributes):
-                    kept.dropped += set_by_application.attributes.dropped
+                    kept.dropped += written.attributes.dropped
             span = MeasuredSpan(
                 name,
                 context=span_context
@@ -198,13 +197,12 @@ class PrivateSink:
                 start_time=start_ns,
                 end_time=end_ns,
             )
-            if set_by_application is not None:
-                span.most_bytes = size_of_span(span)
-            else:
-                if most_bytes is None or kept is not attributes:
-                    most_bytes = size_of_parts(name, kept)
-                span.most_bytes = state_bytes + most_bytes
+            if most_bytes is None or kept is not attributes:
+                most_bytes = size_of_parts(name, kept)
+            span.most_bytes = state_bytes + most_bytes
             spans.append(span)
+        if written is not None:
+            spans[-1].most_bytes = size_of_span(spans[-1])
         self._take(spans)
 
 
