@@ -16,6 +16,7 @@ class AiohttpInstrumentor(Instrumentor):
     """Instrumentor that switches the instrumentation of aiohttp's client on and off."""
 
     requires = ("aiohttp >= 3.9, < 4",)
+    core_module = "client"
 
     def patch(self, patches: Patches) -> None:
         """Patch the classes behind every session, existing or new, and behind every response."""

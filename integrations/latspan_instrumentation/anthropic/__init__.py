@@ -6,8 +6,9 @@ The client, its responses and its streams remain the SDK's own objects.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from latspan import semconv
 from latspan.integrations import Instrumentor, Patches, UnderlyingClient
 
 __all__ = ["AnthropicInstrumentor"]
@@ -17,6 +18,19 @@ class AnthropicInstrumentor(Instrumentor):
     """Instrumentor that switches the instrumentation of the Anthropic SDK on and off."""
 
     requires = ("anthropic >= 0.43, < 3",)
+    core_module = "_client"
+    # The SDK does not record sampling parameters, and treats stop sequences as content. It records
+    # the stop reason under a name of its own. Its first chunk is the first delta.
+    own_scopes: ClassVar = {
+        "com.anthropic.sdk.python": (
+            semconv.GEN_AI_REQUEST_STOP_SEQUENCES,
+            semconv.GEN_AI_REQUEST_TEMPERATURE,
+            semconv.GEN_AI_REQUEST_TOP_K,
+            semconv.GEN_AI_REQUEST_TOP_P,
+            semconv.GEN_AI_RESPONSE_FINISH_REASONS,
+            semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        )
+    }
 
     def patch(self, patches: Patches) -> None:
         """

@@ -24,6 +24,7 @@ class StarletteInstrumentor(Instrumentor):
 
     requires = ("starlette >= 0.27, < 2",)
     library = "starlette.applications"
+    serves = True
 
     def patch(self, patches: Patches) -> None:
         """

@@ -17,6 +17,7 @@ class DjangoInstrumentor(Instrumentor):
 
     requires = ("django >= 4.2, < 7",)
     library = "django.core.handlers.base"
+    serves = True
 
     def patch(self, patches: Patches) -> None:
         """

@@ -20,6 +20,7 @@ __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 
 class _TransportInstrumentor(Instrumentor):
     library: ClassVar[str]  # pyright: ignore[reportIncompatibleVariableOverride] - one module
+    core_module = "_client"
     _core: ClassVar[str]
     _official: ClassVar[str]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from latspan.integrations import Instrumentor, Patches, patch_method, patch_stream
 
@@ -31,6 +31,7 @@ class MistralInstrumentor(Instrumentor):
 
     requires = ("mistralai >= 2, < 4",)
     library = (_MISTRAL, _AZURE, _GOOGLE)
+    own_scopes: ClassVar = {"mistralai_sdk_tracer": ()}
 
     def patch(self, patches: Patches) -> None:
         """

@@ -26,6 +26,7 @@ class OpenAIInstrumentor(Instrumentor):
     """Instrumentor that switches the instrumentation of the OpenAI SDK on and off."""
 
     requires = ("openai >= 2, < 4",)
+    core_module = "_client"
 
     def patch(self, patches: Patches) -> None:
         """

@@ -17,6 +17,7 @@ class URLLib3Instrumentor(Instrumentor):
     """Instrumentor that switches urllib3, and requests with it, on and off."""
 
     requires = ("urllib3 >= 1.26, < 3",)
+    core_module = "connectionpool"
     triggers_start = False
 
     def patch(self, patches: Patches) -> None:
@@ -37,6 +38,7 @@ class RequestsInstrumentor(Instrumentor):
     """
 
     requires = ("requests >= 2.25, < 3",)
+    core_module = "sessions"
     triggers_start = False
 
     def patch(self, patches: Patches) -> None:

@@ -24,6 +24,7 @@ class FlaskInstrumentor(Instrumentor):
 
     requires = ("flask >= 2.2, < 4",)
     library = "flask.app"
+    serves = True
 
     def patch(self, patches: Patches) -> None:
         """

@@ -20,7 +20,7 @@ disables the detection.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry import trace
@@ -28,6 +28,7 @@ from opentelemetry.context import Context
 
 from latspan import semconv
 from latspan._base.internal_errors import handle_internal_errors
+from latspan._live.instrument._discovery import switched_on
 from latspan._live.operations import Operation, active_operation
 from latspan._live.otel.providers import is_unset
 from latspan._live.otel.spans import AttributeValue
@@ -52,31 +53,6 @@ _LLM: Final[Mapping[str, frozenset[str]]] = {
 """Attribute values that identify a span as one model call; any one of them is enough."""
 
 _ENRICHED: Final = "_latspan_enriched"
-
-_LEFT_TO_SDK: Final[Mapping[str, frozenset[str]]] = {
-    # The Anthropic SDK does not record sampling parameters, and treats stop sequences as content.
-    # It records the stop reason under a name of its own. Its first chunk is the first delta.
-    "com.anthropic.sdk.python": frozenset(
-        {
-            semconv.GEN_AI_REQUEST_STOP_SEQUENCES,
-            semconv.GEN_AI_REQUEST_TEMPERATURE,
-            semconv.GEN_AI_REQUEST_TOP_K,
-            semconv.GEN_AI_REQUEST_TOP_P,
-            semconv.GEN_AI_RESPONSE_FINISH_REASONS,
-            semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
-        }
-    ),
-    "mistralai_sdk_tracer": frozenset(),
-}
-"""
-Instrumentation scopes of the SDKs that trace themselves, each with the attributes that latspan does
-not add to their spans: the SDK omits them on purpose, or defines them in another way.
-
-These SDKs end their span when the response body is read, closed or dropped. Other instrumentations
-end their spans based on the stream objects, as latspan does.
-"""
-
-_TRACE_THEMSELVES: Final = tuple(_LEFT_TO_SDK)
 
 _CALLING_MODULES: Final = frozenset(
     f"{__package__}.{name}" for name in ("_methods", "_bodies", "_stream_classes", "_streams")
@@ -162,13 +138,19 @@ def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -
     return _scope_of(span).startswith("opentelemetry.")
 
 
-def left_to_owner(span: trace.Span) -> frozenset[str]:
+def left_to_owner(span: trace.Span) -> Collection[str]:
     """Return the names of the attributes that latspan does not add to another's span."""
+    return _left_to_sdk(span) or ()
+
+
+def _left_to_sdk(span: trace.Span) -> Collection[str] | None:
+    """Return the same for the span of an SDK that traces itself; ``None`` for any other span."""
     scope = _scope_of(span)
-    for prefix, names in _LEFT_TO_SDK.items():
-        if scope.startswith(prefix):
-            return names
-    return frozenset()
+    for integration in switched_on():
+        for own_scope, names in integration.own_scopes.items():
+            if scope.startswith(own_scope):
+                return names
+    return None
 
 
 def _scope_of(span: trace.Span) -> str:
@@ -212,10 +194,11 @@ def on_other_end(
 
     Returns:
         The callback. It returns ``None`` to wait, or the attributes to set on the span now.
-        ``None`` instead of a callback if no SDK that traces itself opened the span, because other
-        instrumentations end their spans in another way.
+        ``None`` instead of a callback if no SDK that traces itself opened the span: such an SDK
+        ends its span when the response body is read, closed or dropped. Other instrumentations end
+        their spans based on the stream objects, as latspan does.
     """
-    if not _scope_of(span).startswith(_TRACE_THEMSELVES):
+    if _left_to_sdk(span) is None:
         return None
 
     def when_ended() -> Mapping[str, AttributeValue] | None:

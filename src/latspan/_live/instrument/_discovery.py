@@ -41,9 +41,6 @@ DISABLING_VARIABLES: Final = (_OWN_VARIABLE, "OTEL_PYTHON_DISABLED_INSTRUMENTATI
 
 _EVERY: Final = "*"
 
-_SERVERS: Final = frozenset({"django", "flask", "starlette"})
-"""Libraries that serve requests, and make none."""
-
 _switched_on: Final[dict[str, Instrumentor]] = {}
 """Integrations that were switched on at some time, by the import package of their library."""
 
@@ -121,6 +118,11 @@ def note_switched_on(package: str, integration: Instrumentor) -> None:
     _switched_on[package] = integration
 
 
+def switched_on() -> tuple[Instrumentor, ...]:
+    """Return the integrations that were switched on at some time."""
+    return tuple(_switched_on.values())
+
+
 def note_patched(package: str, *, is_patched: bool) -> None:
     """Record whether the patches of an import package are in effect."""
     (_patched.add if is_patched else _patched.discard)(package)
@@ -134,15 +136,14 @@ def instrumented_libraries() -> tuple[str, ...]:
 
 def loaded_clients() -> tuple[str, ...]:
     """Return the client libraries with an integration that this process has imported, sorted."""
-    libraries = {point.name.removeprefix(_PREFIX) for point in _ours()} - _SERVERS
+    points = {point.name.removeprefix(_PREFIX): point for point in _ours()}
     return tuple(
-        sorted(
-            library
-            for library in libraries
-            # A package is imported after the package around it, so most need no search.
-            if library in sys.modules
-            and any(package in sys.modules for package in awaited_packages(library))
-        )
+        library
+        for library, point in sorted(points.items())
+        # A package is imported after the package around it, so most need no search.
+        if library in sys.modules
+        and any(package in sys.modules for package in awaited_packages(library))
+        and not _serves(point)
     )
 
 
@@ -193,6 +194,14 @@ def disabled_by(name: str) -> str | None:
         if not named.isdisjoint({name, _EVERY} | library):
             return variable
     return None
+
+
+def instrumentors() -> Iterator[tuple[str, Instrumentor]]:
+    """Yield the import package of every library with an integration, and the integration."""
+    for point in _ours():
+        instrumentor = _load(point)
+        if instrumentor is not None:
+            yield point.name.removeprefix(_PREFIX), instrumentor
 
 
 def integrations() -> Iterator[Integration]:
@@ -265,6 +274,11 @@ def _load(point: EntryPoint) -> Instrumentor | None:
 def _loaded(point: EntryPoint) -> Instrumentor | None:
     """Return the integration if its module has been imported: otherwise it cannot be on."""
     return _load(point) if point.module in sys.modules else None
+
+
+def _serves(point: EntryPoint) -> bool:
+    instrumentor = _load(point)
+    return instrumentor is not None and instrumentor.serves
 
 
 def _switch_on(point: EntryPoint) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from latspan._base.log import warn_once
@@ -52,6 +52,24 @@ class Instrumentor(ABC):
     """
     Whether importing the library starts latspan in zero-code mode; false for libraries that
     exporters import.
+    """
+
+    serves: ClassVar[bool] = False
+    """Whether the library serves requests; otherwise it is a client library."""
+
+    core_module: ClassVar[str] = ""
+    """
+    Module inside the library's package that sends its requests, for example ``_client``. It
+    identifies a copy of the library inside another package, which ``latspan doctor`` reports.
+    """
+
+    own_scopes: ClassVar[Mapping[str, Collection[str]]] = {}
+    """
+    Instrumentation scopes of the spans that the library itself opens for its calls.
+
+    The values are the names of the attributes that latspan does not add to these spans, because the
+    library omits them on purpose, or defines them in another way. A version number may follow the
+    name of a scope.
     """
 
     _instance: ClassVar[Any] = None

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any, cast, overload
 
 from latspan._base.clock import SystemClock
-from latspan._live.instrument._discovery import instrumentor_of
+from latspan._live.instrument._discovery import instrumentor_of, instrumentors
+from latspan._live.instrument._instrumentor import Instrumentor
 from latspan._live.instrument._warmer import UnderlyingClient, Warmer, WarmsTransport
 from latspan._live.otel.context_keys import suppress_instrumentation
 from latspan._live.process.runtime import current_runtime
+from latspan._model.text import listed
 from latspan._model.timeline import Attempt
 from latspan._model.units import milliseconds
 from latspan.errors import ConfigError, InstrumentationError
@@ -101,7 +103,8 @@ def warm(
     connections (httpx after 5 s by default), so warm a client just before its first use.
 
     Args:
-        client: Client of the OpenAI or Anthropic SDK, httpx or httpx2.
+        client: Client of a library whose integration can open connections: the OpenAI SDK, the
+            Anthropic SDK, httpx, httpx2, or an SDK whose integration has ``underlying_client``.
         url: URL to connect to; defaults to the client's ``base_url``.
         connections: Number of connections to open, at least 1.
         timeout_s: Time limit of each step of each request in seconds, greater than 0. The steps are
@@ -232,9 +235,19 @@ def _warmer_of(
         kind = cast("type[Any]", type(client))
         raise InstrumentationError(
             f"latspan cannot open connections for '{kind.__module__}.{kind.__qualname__}'",
-            hint="supported are clients of openai, anthropic, httpx and httpx2",
+            hint=f"supported are clients of {listed(_libraries())}",
         )
     return found, preparing
+
+
+def _libraries() -> list[str]:
+    """Return the client libraries whose connections an integration can open, sorted."""
+    return sorted(
+        library
+        for library, integration in instrumentors()
+        if isinstance(integration, WarmsTransport)
+        or type(integration).underlying_client is not Instrumentor.underlying_client
+    )
 
 
 def _asked(client: Any, url: str | None, timeout_s: float) -> Warmer | UnderlyingClient | None:

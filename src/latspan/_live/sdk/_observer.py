@@ -33,7 +33,11 @@ from latspan._base.log import (
     warnings_given,
 )
 from latspan._live.instrument import Integration, IntegrationStatus, integrations
-from latspan._live.instrument._discovery import instrumentor_of, patched_libraries
+from latspan._live.instrument._discovery import (
+    instrumentor_of,
+    instrumentors,
+    patched_libraries,
+)
 from latspan._live.instrument._instrumentor import triggers_of
 from latspan._live.process.runtime import when_instrumentation_is_requested
 from latspan._live.sdk._lifecycle import is_sdk_disabled
@@ -51,17 +55,6 @@ if TYPE_CHECKING:
     from latspan._live.sdk._assembly import Assembly
 
 _OURS: Final = "latspan"
-_MODULES_OF_COPIES: Final[Mapping[str, str]] = {
-    "aiohttp": "client",
-    "anthropic": "_client",
-    "httpx": "_client",
-    "httpx2": "_client",
-    "openai": "_client",
-    "requests": "sessions",
-    "urllib3": "connectionpool",
-}
-"""A module of each library by which a copy inside another package is recognised."""
-
 
 _EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http"
 _OF_EXPORTER: Final[Mapping[str, frozenset[str]]] = {
@@ -280,7 +273,10 @@ def _missed(package: str, integration: Integration) -> Library:
 def _copies() -> Iterator[Library]:
     """Yield copies of libraries inside other packages, which no integration patches."""
     names = list(sys.modules)
-    for library, module in _MODULES_OF_COPIES.items():
+    for library, integration in instrumentors():
+        module = integration.core_module
+        if not module:
+            continue
         end = f".{library}.{module}"
         original = sys.modules.get(f"{library}.{module}")
         for name in names:
