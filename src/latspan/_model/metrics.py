@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._base.spelling import nearest
-from latspan._model.segments import SegmentName, Source
+from latspan._model.segments import Kind, SegmentName, Source
 from latspan._model.units import BILLIONTHS, MetricUnit
 from latspan.errors import UnknownNameError
 
@@ -70,6 +70,8 @@ class Trait(Enum):
     GROWS = auto()
     """It can only grow while the stream lasts."""
     MORE_IS_BETTER = auto()
+    SUMMARISED = auto()
+    """Shown wherever the metrics of a call are summarised."""
     FELT_SPEED = auto()
     """Shown in the table of the felt speed."""
     DIVISIBLE = auto()
@@ -175,7 +177,7 @@ LATENCY_METRICS: Final = _by_name(
         "never",
         "OpenTelemetry GenAI conventions, gen_ai.client.operation.duration",
         label="duration",
-        traits=_traits(Trait.FROM_START, Trait.OF_REQUESTS, Trait.DIVISIBLE),
+        traits=_traits(Trait.FROM_START, Trait.OF_REQUESTS, Trait.SUMMARISED, Trait.DIVISIBLE),
     ),
     Metric(
         TIME_TO_FIRST_CHUNK,
@@ -195,7 +197,13 @@ LATENCY_METRICS: Final = _by_name(
         "latspan; the token-bearing rule of guidellm and genai-perf",
         ("ttft",),
         label="TTFT, first token",
-        traits=_traits(Trait.FROM_START, Trait.FIRST_WAIT, Trait.FIRST_TOKEN, Trait.DIVISIBLE),
+        traits=_traits(
+            Trait.FROM_START,
+            Trait.FIRST_WAIT,
+            Trait.FIRST_TOKEN,
+            Trait.SUMMARISED,
+            Trait.DIVISIBLE,
+        ),
         attribute=semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
         exported=Exported(
             semconv.METRIC_TIME_TO_FIRST_TOKEN,
@@ -237,7 +245,7 @@ LATENCY_METRICS: Final = _by_name(
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
         label="TPOT, per output token",
-        traits=_traits(Trait.PACE, Trait.DIVISIBLE),
+        traits=_traits(Trait.PACE, Trait.SUMMARISED, Trait.DIVISIBLE),
         attribute=semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
         exported=Exported(
             semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
@@ -351,6 +359,8 @@ def _with(trait: Trait) -> tuple[str, ...]:
 
 FROM_START: Final = frozenset(_with(Trait.FROM_START))
 OF_REQUESTS: Final = _with(Trait.OF_REQUESTS)
+SUMMARISED: Final = {Kind.CALL: _with(Trait.SUMMARISED), Kind.REQUEST: OF_REQUESTS}
+"""Metrics of each kind of unit that every summary shows, in their order."""
 OF_PACE: Final = _with(Trait.PACE)
 FIRST_WAITS: Final = frozenset(_with(Trait.FIRST_WAIT))
 FIRST_TOKENS: Final = _with(Trait.FIRST_TOKEN)

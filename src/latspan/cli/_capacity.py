@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.metrics import FROM_START, LATENCY_METRICS
 from latspan._study.answer import ExitCode
 from latspan.cli._argument_types import positive_number, positive_numbers
 from latspan.cli._command import Command
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from latspan._model.recording.folder import Recording
     from latspan._study.capacity import CapacityStudy
 
-_METRICS: Final = ("duration", "time_to_first_token", "time_to_first_visible_token")
+_METRICS: Final = tuple(name for name in LATENCY_METRICS if name in FROM_START)
+"""Metrics that begin with the request, so that its wait for the service is part of them."""
+
 _FOLDER: Final = "recordings"
 
 _DESCRIPTION: Final = """\

@@ -17,13 +17,7 @@ from typing import Final
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._base.shown import printable
 from latspan._model.censoring import ValueState
-from latspan._model.metrics import (
-    FIRST_TOKENS,
-    METRICS,
-    TIME_PER_OUTPUT_TOKEN,
-    TIME_TO_FIRST_TOKEN,
-    TIME_TO_FIRST_VISIBLE_TOKEN,
-)
+from latspan._model.metrics import DURATION, FIRST_TOKENS, METRICS, SUMMARISED
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Segment, SegmentName, Source
 from latspan._model.text._words import SOURCE_LETTERS, SOURCE_WORDS, percent
@@ -58,13 +52,6 @@ _STYLES: Final[dict[str, str]] = {
     SegmentName.EVENT_LOOP: "red",
     SegmentName.UNATTRIBUTED: "bright_black",
 }
-
-
-_TIMES: Final = (
-    (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN),
-    (TIME_TO_FIRST_VISIBLE_TOKEN,),
-)
-"""Metrics in the second line of a call, and of a request."""
 
 
 def line_of(record: RequestRecord) -> str:
@@ -202,9 +189,9 @@ def _label(metric: str) -> str:
 
 
 def _facts(record: RequestRecord, glyphs: _Glyphs) -> Iterator[str]:
-    for metric in _TIMES[record.kind is Kind.REQUEST]:
+    for metric in SUMMARISED[record.kind]:
         value = record.metrics.get(metric)
-        if value is not None:
+        if value is not None and metric != DURATION:
             certain = value.source in (Source.MEASURED, Source.SERVER_REPORTED)
             known = "" if certain else f" ({SOURCE_WORDS[value.source]})"
             yield f"{_label(metric)} {milliseconds(value.value)}{known}"

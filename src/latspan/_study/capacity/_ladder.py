@@ -138,7 +138,7 @@ def read_ladder(recordings: Sequence[Recording], metric: str, percentile: float)
 
     Args:
         recordings: Recordings of ``latspan measure``, at least one.
-        metric: ``duration``, ``time_to_first_token`` or ``time_to_first_visible_token``.
+        metric: A metric of :data:`~latspan._model.metrics.FROM_START`.
         percentile: In (0, 100).
 
     Raises:

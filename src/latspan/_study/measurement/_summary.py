@@ -12,9 +12,8 @@ from latspan._model.goals import Target
 from latspan._model.metrics import (
     DURATION,
     FIRST_TOKENS,
-    OF_REQUESTS,
-    TIME_PER_OUTPUT_TOKEN,
-    TIME_TO_FIRST_TOKEN,
+    FROM_START,
+    SUMMARISED,
 )
 from latspan._model.recording.folder import Recording
 from latspan._model.segments import Kind, Outcome
@@ -24,13 +23,6 @@ from latspan._study.measurement._validity import CachedInput, Caveat, caveats
 from latspan._study.stats import TargetVerdict
 from latspan._study.table import Table, read_table
 from latspan.errors import ConfigError, RecordingError
-
-_SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
-    Kind.CALL: (DURATION, TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN),
-    Kind.REQUEST: OF_REQUESTS,
-}
-_RATES: Final = frozenset({TIME_PER_OUTPUT_TOKEN})
-"""Metrics that do not begin with the request, so they exclude the wait to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +215,7 @@ def _step(
     is_open = "concurrency" not in account.get("load", {})
     latencies: dict[tuple[str, Origin], Latency] = {}
     without_token = 0
-    for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
+    for metric in dict.fromkeys((*SUMMARISED[kind], *(target.metric for target in targets))):
         for origin in _origins(metric, is_open=is_open):
             latency = requests.latency(metric, origin)
             has_values = bool(len(latency.values_ns))
@@ -277,7 +269,7 @@ def _shortest(latencies: Mapping[tuple[str, Origin], Latency], targets: Sequence
 
 
 def _origins(metric: str, *, is_open: bool) -> Iterator[Origin]:
-    if is_open and metric not in _RATES:
+    if is_open and metric in FROM_START:
         yield Origin.SCHEDULE
     yield Origin.START
 

@@ -18,10 +18,8 @@ from rich.text import Text
 from latspan._model.censoring import Bounds
 from latspan._model.metrics import (
     CHUNK_GAP,
-    DURATION,
     METRICS,
-    OF_REQUESTS,
-    TIME_PER_OUTPUT_TOKEN,
+    SUMMARISED,
     TIME_TO_FIRST_TOKEN,
 )
 from latspan._model.recording import Distribution, text_of_unknown
@@ -39,10 +37,8 @@ _PERCENTILES: Final = (50, 95, 99)
 _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
 _SHARE_BAR_WIDTH: Final = 8
 
-_METRICS_OF: Final[dict[Kind, tuple[str, ...]]] = {
-    Kind.CALL: (DURATION, TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, CHUNK_GAP),
-    Kind.REQUEST: OF_REQUESTS,
-}
+_METRICS_OF: Final = {**SUMMARISED, Kind.CALL: (*SUMMARISED[Kind.CALL], CHUNK_GAP)}
+"""Metrics whose percentiles are shown; the gaps of all calls have a percentile too."""
 
 _UNKNOWN: Final = (
     "cut: the caller gave the request up before its end; failed: the request failed, and ranks last"
