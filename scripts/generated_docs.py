@@ -3,7 +3,8 @@
 Generate the parts of the documentation that repeat definitions in the code.
 
 ``generated_docs.py check`` lists the parts that differ from the code, ``generated_docs.py write``
-updates them. Such a part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``.
+updates them. Such a part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. The
+JSON schemas in ``docs/reference`` are generated as a whole.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
+
+from json_schemas import schema_files
 
 from latspan import Config
 from latspan._model.metrics import (
@@ -101,6 +104,15 @@ def updated(text: str, name: str, part: str) -> str:
     return f"{head}{begin}\n{part}\n\n{end}{tail}"
 
 
+def generated(docs: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield each generated part: its file, what the file must contain, and the part's name."""
+    for name, (page, part) in PARTS.items():
+        path = docs / page
+        yield path, updated(path.read_text(encoding="utf-8"), name, part()), f"the part '{name}'"
+    for file, text in schema_files().items():
+        yield docs / "reference" / file, text, "the schema"
+
+
 def main() -> int:
     """Check or update every part, and return the exit status."""
     docs = Path(__file__).resolve().parent.parent / "docs"
@@ -110,17 +122,14 @@ def main() -> int:
     parser.add_argument("verb", choices=("check", "write"))
     verb = parser.parse_args().verb
     stale = 0
-    for name, (page, part) in PARTS.items():
-        path = docs / page
-        text = path.read_text(encoding="utf-8")
-        wanted = updated(text, name, part())
-        if text == wanted:
+    for path, wanted, part in generated(docs):
+        if path.exists() and path.read_text(encoding="utf-8") == wanted:
             continue
         if verb == "write":
             path.write_text(wanted, encoding="utf-8")
         else:
             stale += 1
-            sys.stderr.write(f"{page}: the part '{name}' is stale\n")
+            sys.stderr.write(f"{path.relative_to(docs)}: {part} is stale\n")
     if stale:
         sys.stderr.write("hint: .venv/bin/python scripts/generated_docs.py write\n")
     return min(stale, 1)

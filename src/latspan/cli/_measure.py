@@ -16,6 +16,7 @@ from latspan.reports._extra import needs_study
 if TYPE_CHECKING:
     from latspan._load import MeasureSettings
     from latspan._study.measurement import Measurement
+    from latspan._study.render.measurement_json import MeasurementDocument
 
 _DESCRIPTION: Final = """\
 Sends requests to an OpenAI-compatible API, or calls a function of yours, and
@@ -106,7 +107,7 @@ def _plan(settings: MeasureSettings) -> list[str]:
     return lines
 
 
-def _print(measurement: Measurement, document: dict[str, object], *, as_json: bool) -> None:
+def _print(measurement: Measurement, document: MeasurementDocument, *, as_json: bool) -> None:
     from rich.console import Console
 
     from latspan._study.render.measurement import MeasurementReport

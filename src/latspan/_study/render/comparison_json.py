@@ -25,7 +25,7 @@ from latspan._study.compare import (
     PercentileRow,
 )
 from latspan._study.render.comparison import change_of, ends_of, interval_of
-from latspan._study.render.diagnosis_json import escaped
+from latspan._study.render.markdown import escaped
 from latspan._study.stats import Verdict
 
 COMPARISON_SCHEMA: Final = "latspan.comparison/1"

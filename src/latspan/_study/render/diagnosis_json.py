@@ -9,22 +9,99 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from latspan._base.nanoseconds import to_seconds
-from latspan._base.shown import printable
+from latspan._model.segments import Kind
 from latspan._model.text import percent
 from latspan._model.units import milliseconds
-from latspan._study.diagnose import Conclusion, Diagnosis
+from latspan._study.diagnose import Cause, Conclusion, Diagnosis
+from latspan._study.render.fields import Count, Percentile, Seconds
+from latspan._study.render.markdown import escaped
+from latspan._study.stats import Verdict
 
 DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
-_MAX_TEXT_LENGTH: Final = 10_000
-"""Maximum number of characters of a text in Markdown."""
+
+class DiagnosedGoal(TypedDict):
+    """The goal, and the value of its percentile."""
+
+    metric: str
+    percentile: Percentile
+    limit_s: Seconds | None
+    value_s: Annotated[Seconds | None, "null if it is unknown or falls on failed requests"]
+    at_least_s: NotRequired[
+        Annotated[Seconds, "Lower end, if requests that were given up leave the value open"]
+    ]
+    verdict: Annotated[Verdict | None, "null without a limit"]
 
 
-def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
+class SegmentShare(TypedDict):
+    """A segment of the requests near the percentile."""
+
+    segment: str
+    share: Annotated[float, "Fraction of their time"]
+    low: Annotated[float, "Lower end of its 90 % interval"]
+    high: Annotated[float, "Upper end of its 90 % interval"]
+    slow_s: Annotated[Seconds, "Mean time in requests near the percentile"]
+    typical_s: Annotated[Seconds, "Mean time in requests near the median"]
+    estimated: Annotated[float, "Fraction of the segment that is estimated or unknown"]
+
+
+class NamedCause(TypedDict):
+    """Cause of the delay, and the one change to try."""
+
+    name: Cause
+    summary: str
+    evidence: list[str]
+    lever: Annotated[str, "The one change to try"]
+    refuted_by: Annotated[str, "What would show that it is another cause"]
+    segments: list[str]
+
+
+class BudgetComponent(TypedDict):
+    """A component of the latency budget."""
+
+    component: str
+    actual_s: Seconds
+    limit_s: Seconds | None
+    over_s: Seconds
+
+
+class DiagnosedUnits(TypedDict):
+    """What is found for all requests or calls, or for a group of them."""
+
+    conclusion: Conclusion
+    sentence: str
+    goal: DiagnosedGoal
+    kind: Annotated[Kind, "What is counted"]
+    units: Annotated[Count, "Number of requests or calls, failed ones included"]
+    failed: Count
+    shares: Annotated[list[SegmentShare], "The largest share first"]
+    cause: Annotated[NamedCause | None, "null if no cause is named"]
+    budget: Annotated[list[BudgetComponent], "The largest overrun first"]
+    notes: list[str]
+
+
+class DiagnosedGroup(DiagnosedUnits):
+    """Diagnosis of the requests with one value of an attribute."""
+
+    attribute: str
+    value: str
+
+
+class DiagnosisDocument(DiagnosedUnits):
+    """The one delay to fix: latspan diagnose --json."""
+
+    schema: Literal["latspan.diagnosis/1"]
+    groups: Annotated[
+        list[DiagnosedGroup],
+        "One per value of the attribute of --by, the value with the most requests first",
+    ]
+
+
+def diagnosis_document(diagnosis: Diagnosis) -> DiagnosisDocument:
     """Return a diagnosis and those of its groups as plain data, ready for ``json.dumps``."""
     return {
         "schema": DIAGNOSIS_SCHEMA,
@@ -37,25 +114,13 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
     }
 
 
-def _one(diagnosis: Diagnosis) -> dict[str, object]:
-    goal, finding = diagnosis.goal, diagnosis.finding
-    value = diagnosis.value_ns
+def _one(diagnosis: Diagnosis) -> DiagnosedUnits:
+    finding = diagnosis.finding
     return {
-        "conclusion": diagnosis.conclusion.value,
+        "conclusion": diagnosis.conclusion,
         "sentence": diagnosis.sentence,
-        "goal": {
-            "metric": goal.metric,
-            "percentile": goal.percentile,
-            "limit_s": None if goal.limit_ns is None else to_seconds(goal.limit_ns),
-            "value_s": to_seconds(value.low) if value is not None and value.is_known else None,
-            **(
-                {"at_least_s": to_seconds(value.low)}
-                if value is not None and not value.is_known and math.isfinite(value.low)
-                else {}
-            ),
-            "verdict": None if diagnosis.target is None else diagnosis.target.verdict.value,
-        },
-        "kind": diagnosis.kind.value,
+        "goal": _goal(diagnosis),
+        "kind": diagnosis.kind,
         "units": diagnosis.units,
         "failed": diagnosis.failed,
         "shares": [
@@ -93,6 +158,20 @@ def _one(diagnosis: Diagnosis) -> dict[str, object]:
     }
 
 
+def _goal(diagnosis: Diagnosis) -> DiagnosedGoal:
+    goal, value = diagnosis.goal, diagnosis.value_ns
+    document: DiagnosedGoal = {
+        "metric": goal.metric,
+        "percentile": goal.percentile,
+        "limit_s": None if goal.limit_ns is None else to_seconds(goal.limit_ns),
+        "value_s": to_seconds(value.low) if value is not None and value.is_known else None,
+        "verdict": None if diagnosis.target is None else diagnosis.target.verdict,
+    }
+    if value is not None and not value.is_known and math.isfinite(value.low):
+        document["at_least_s"] = to_seconds(value.low)
+    return document
+
+
 def diagnosis_markdown(diagnosis: Diagnosis) -> str:
     """Return a diagnosis and its groups as Markdown, for a ticket or the summary of a CI step."""
     lines = [line for each in (diagnosis, *diagnosis.groups) for line in _lines(each)]
@@ -125,11 +204,3 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     for note in diagnosis.remarks:
         yield f"_{escaped(note)}_"
         yield ""
-
-
-def escaped(text: str) -> str:
-    """Return a text on one line, without characters that Markdown or a terminal interprets."""
-    text = printable(text, longest=_MAX_TEXT_LENGTH)
-    for character in "\\`*_[]|<>":
-        text = text.replace(character, f"\\{character}")
-    return text

@@ -12,7 +12,7 @@ from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.units import milliseconds
 from latspan._study.loop import Loop
-from latspan._study.render.diagnosis_json import escaped
+from latspan._study.render.markdown import escaped
 from latspan._study.render.marker import marked
 from latspan._study.render.write_up import (
     code,

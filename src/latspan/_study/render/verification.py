@@ -15,8 +15,8 @@ from rich.text import Text
 from latspan._model.text import FAINT, in_words
 from latspan._study.render.comparison import JUDGEMENT_STYLES, ComparisonReport
 from latspan._study.render.comparison_json import comparison_document, comparison_markdown
-from latspan._study.render.diagnosis_json import escaped
 from latspan._study.render.layout import prose, title
+from latspan._study.render.markdown import escaped
 from latspan._study.verify import CommandQuality, Quality, Verification
 
 VERIFICATION_SCHEMA: Final = "latspan.verification/1"

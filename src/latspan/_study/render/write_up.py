@@ -29,7 +29,7 @@ from latspan._study.loop import (
     missing_fields,
     next_after_write_up,
 )
-from latspan._study.render.diagnosis_json import escaped
+from latspan._study.render.markdown import escaped
 from latspan._study.render.marker import marked
 from latspan._study.render.measurement import load_in_words
 
