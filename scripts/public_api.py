@@ -44,8 +44,11 @@ INTERNAL = frozenset(
         "__sizeof__",
         "__slots__",
         "__str__",
+        "core_module",
         "library",
+        "own_scopes",
         "requires",
+        "serves",
         "triggers_start",
         "warmer",
     }

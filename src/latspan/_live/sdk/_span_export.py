@@ -345,15 +345,10 @@ class SpanExport:
         """
         if self._resource is None:
             return spans
-        from opentelemetry.sdk.trace import ReadableSpan
+        from latspan._live.otel.export._resource import with_resource
 
         resource = self._resource()
-        return [
-            _with_resource(span, resource)
-            if isinstance(span, ReadableSpan) and span.resource is not resource
-            else span
-            for span in spans
-        ]
+        return [with_resource(span, resource) for span in spans]
 
     def _close_exporter(self) -> None:
         exporter = self.exporter.made()
@@ -364,22 +359,3 @@ class SpanExport:
         except IndexError:
             return
         exporter.shutdown()
-
-
-def _with_resource(span: ReadableSpan, resource: Resource) -> ReadableSpan:
-    from opentelemetry.sdk.trace import ReadableSpan
-
-    return ReadableSpan(
-        span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=resource,
-        attributes=span.attributes,
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        instrumentation_scope=span.instrumentation_scope,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=span.end_time,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from opentelemetry.sdk import resources
 from opentelemetry.sdk.resources import (
@@ -15,9 +15,12 @@ from opentelemetry.sdk.resources import (
     SERVICE_NAME,
     Resource,
 )
+from opentelemetry.sdk.trace import ReadableSpan
 
 from latspan._base.fork import was_started_by
 from latspan._live.otel.spans import encodable
+
+_Item = TypeVar("_Item")
 
 _FORKED_WITHOUT_EXEC: Final = 0x40
 """``PF_FORKNOEXEC`` among the flags of ``/proc/self/stat``, see proc(5)."""
@@ -54,6 +57,26 @@ def resource_of_child(resource: Resource) -> Resource:
     if PROCESS_PARENT_PID in resource.attributes:
         process[PROCESS_PARENT_PID] = os.getppid()
     return resource.merge(Resource(process))
+
+
+def with_resource(item: _Item, resource: Resource) -> _Item | ReadableSpan:
+    """Return an ended span with this resource; an event is returned unchanged."""
+    if not isinstance(item, ReadableSpan) or item.resource is resource:
+        return item
+    return ReadableSpan(
+        item.name,
+        context=item.context,
+        parent=item.parent,
+        resource=resource,
+        attributes=item.attributes,
+        events=item.events,
+        links=item.links,
+        kind=item.kind,
+        instrumentation_scope=item.instrumentation_scope,
+        status=item.status,
+        start_time=item.start_time,
+        end_time=item.end_time,
+    )
 
 
 def application_resource(provider: object, own: Resource, *, is_child: bool) -> Resource:
