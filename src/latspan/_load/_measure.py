@@ -17,7 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -34,7 +34,13 @@ from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._model.goals import LoadSettings, Target
 from latspan._model.recording import RequestRecord
-from latspan._model.recording.folder import Manifest, Reserve, begin_recording
+from latspan._model.recording.folder import (
+    LoadTest,
+    Manifest,
+    Reserve,
+    begin_recording,
+    target_fields,
+)
 from latspan._model.segments import Kind, Phase
 from latspan.errors import MeasurementError, RecordingError
 
@@ -288,8 +294,14 @@ class _Measurement:
 
     async def _run_steps(self, sender: _Prepared, manifest: Manifest) -> None:
         settings = self._settings
-        results: list[dict[str, Any]] = []
-        manifest.update(measurement={**self._about(), "steps": results, "ended": False})
+        load_test = LoadTest(
+            name=settings.name,
+            kind=Kind.CALL if settings.function is None else Kind.REQUEST,
+            percentile=settings.percentile,
+            target_fields=target_fields(settings.targets),
+            ended=False,
+        )
+        manifest.update(measurement=load_test.fields())
         several = len(settings.steps) > 1
         before: StepRunner | None = None
         for number, step in enumerate(settings.steps):
@@ -308,34 +320,22 @@ class _Measurement:
             with _without_collections():
                 await runner.run()
             self._check_recorded()
-            results.append(runner.result())
+            load_test = replace(load_test, steps=(*load_test.steps, runner.result()))
             # If the disk is full, the steps are written with the end.
             with suppress(RecordingError):
-                manifest.update(measurement={"steps": results})
+                manifest.update(measurement=load_test.fields())
             if self._interrupted or (settings.stops_at_saturation and _saturated(runner, before)):
                 break
             before = runner
         # Everything is recorded before the manifest states that the measurement has ended.
         force_flush()
         self._release()
-        manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
+        ended = replace(load_test, ended=True, interrupted=self._interrupted)
+        manifest.update(measurement=ended.fields())
 
     def _release(self) -> None:
         if self._reserve is not None:
             self._reserve.release()
-
-    def _about(self) -> dict[str, Any]:
-        settings = self._settings
-        kind = Kind.CALL if settings.function is None else Kind.REQUEST
-        return {
-            "name": settings.name,
-            "kind": kind.value,
-            "percentile": settings.percentile,
-            "targets": [
-                {"metric": each.metric, "percentile": each.percentile, "limit_ns": each.limit_ns}
-                for each in settings.targets
-            ],
-        }
 
     def _conditions(self, model: str | None) -> dict[str, Any]:
         settings = self._settings

@@ -32,6 +32,7 @@ from latspan._load._generator_load import GeneratorLoad
 from latspan._load._plan import LoadStep
 from latspan._load._progress import Progress, RequestResult
 from latspan._model.goals import LoadSettings
+from latspan._model.recording.folder import StepAccount
 from latspan._model.segments import Phase
 
 _DEFAULT_LOAD: Final = LoadSettings()
@@ -269,27 +270,27 @@ class StepRunner:
         early, late = median(waits[:third]), median(waits[-third:])
         return self.throughput_per_s < _SATURATED * _rate_per_s(due) and late > _GROWTH * early
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> StepAccount:
         """Return the account of the step, for the manifest of the recording."""
         account, step = self._account, self._step
         begun = len(account.start_ns)
         intended = begun if step.measured is None else step.measured
-        result: dict[str, Any] = {
-            "load": step.schedule.conditions(),
-            "intended": intended,
-            "unsent": intended - begun,
-            "cut": sorted(account.cut),
-            "sent": {phase.value: number for phase, number in self._sent.items() if number},
-            "generator": self._generator,
-        }
-        if self.was_interrupted:
-            result["interrupted"] = True
+        generator = dict(self._generator)
+        has_rate = False
         if step.schedule.is_open and begun:
-            result["generator"]["dispatch_lag"] = _quantiles_s(account.own_lag_ns)
-            if begun > 1 and account.due_ns[-1] > account.due_ns[0]:
-                result["offered_per_s"] = _rate_per_s(account.due_ns)
-                result["reached_per_s"] = _rate_per_s(account.start_ns)
-        return result
+            generator["dispatch_lag"] = _quantiles_s(account.own_lag_ns)
+            has_rate = begun > 1 and account.due_ns[-1] > account.due_ns[0]
+        return StepAccount(
+            load=step.schedule.conditions(),
+            intended=intended,
+            unsent=intended - begun,
+            cut=tuple(sorted(account.cut)),
+            sent={phase.value: number for phase, number in self._sent.items() if number},
+            generator=generator,
+            interrupted=self.was_interrupted,
+            offered_per_s=_rate_per_s(account.due_ns) if has_rate else None,
+            reached_per_s=_rate_per_s(account.start_ns) if has_rate else None,
+        )
 
 
 def _rate_per_s(instants_ns: list[int]) -> float:

@@ -144,8 +144,8 @@ def _newest_ladder(name: str) -> Recording:
         if not is_recording(folder):
             continue
         recording = open_recording(folder)
-        about = recording.manifest.get("measurement", {})
-        if about.get("name") == name and len(about.get("steps", ())) > 1:
+        load_test = recording.load_test
+        if load_test is not None and load_test.name == name and len(load_test.steps) > 1:
             ladders.append((str(recording.manifest.get("created", "")), recording))
     if not ladders:
         raise ConfigError(
@@ -166,16 +166,11 @@ def _goal(
         ConfigError: The text is not a goal, or the metric does not depend on a queue.
         UnknownNameError: There is no such metric.
     """
-    from latspan._model.goals import Target, requested_goal
+    from latspan._model.goals import requested_goal
 
-    targets = (
-        tuple(
-            Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
-            for each in recording.manifest.get("measurement", {}).get("targets", ())
-        )
-        if path is None
-        else path.targets
-    )
+    load_test = recording.load_test
+    measured = () if load_test is None else load_test.targets
+    targets = measured if path is None else path.targets
     usable = [target for target in targets if target.metric in _METRICS]
     goal = requested_goal(
         arguments.goal, limit_ms=arguments.limit_ms, targets=usable, default="p99 duration"

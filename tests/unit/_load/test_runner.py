@@ -16,6 +16,7 @@ from latspan._load._progress import Progress, RequestResult
 from latspan._load._runner import StepRunner
 from latspan._load._schedule import open_loop
 from latspan._model.goals import Arrivals, LoadSettings
+from latspan._model.recording.folder import StepAccount
 from latspan._model.segments import Outcome, Phase
 from latspan.testing import ManualClock
 from support.virtual_time import run_virtually
@@ -66,11 +67,11 @@ def _run(
     *,
     load: LoadSettings | None = None,
     interrupt_at_s: float | None = None,
-) -> tuple[_Sender, dict[str, Any], Progress]:
+) -> tuple[_Sender, StepAccount, Progress]:
     clock = ManualClock()
     sender, progress = _Sender(clock, service), Progress(step.measured)
 
-    async def run() -> dict[str, Any]:
+    async def run() -> StepAccount:
         runner = StepRunner(
             step, sender, now=clock.monotonic_ns, progress=progress, load=load or LoadSettings()
         )
@@ -104,9 +105,9 @@ def test_an_open_loop_never_waits_for_a_response() -> None:
     """At ten per second, requests that take ten seconds are sent on schedule all the same."""
     sender, result, _ = _run(_constant(10, warmup=0, requests=5), _taking(10))
     assert sender.sent[:5] == [(number / 10, "measured", 0.0) for number in range(5)]
-    assert result["offered_per_s"] == 10
-    assert result["reached_per_s"] == pytest.approx(10)
-    assert result["generator"]["dispatch_lag"]["max"] < 1e-6
+    assert result.offered_per_s == 10
+    assert result.reached_per_s == pytest.approx(10)
+    assert result.generator["dispatch_lag"]["max"] < 1e-6
 
 
 def test_the_load_goes_on_until_the_last_measured_request_has_ended() -> None:
@@ -116,8 +117,8 @@ def test_the_load_goes_on_until_the_last_measured_request_has_ended() -> None:
     # The last measured request is due at 0.5 s and ends at 0.75 s.
     assert sender.phases() == {"warmup": 2, "measured": 4, "drain": 2}
     assert sender.cancelled == 2
-    assert result["sent"] == {"warmup": 2, "measured": 4, "drain": 2}
-    assert (result["intended"], result["unsent"], result["cut"]) == (4, 0, [])
+    assert result.sent == {"warmup": 2, "measured": 4, "drain": 2}
+    assert (result.intended, result.unsent, result.cut) == (4, 0, ())
     assert (progress.measured, progress.in_flight) == (4, 0)
 
 
@@ -126,8 +127,8 @@ def test_a_limit_on_the_number_in_flight_makes_requests_late() -> None:
     step = _constant(10, warmup=0, requests=3)
     sender, result, progress = _run(step, _taking(0.3), load=LoadSettings(max_in_flight=1))
     assert sender.sent[:3] == [(0, "measured", 0), (0.3, "measured", 0.2), (0.6, "measured", 0.4)]
-    assert result["generator"]["dispatch_lag"]["max"] == 0
-    assert result["reached_per_s"] == pytest.approx(2 / 0.6)
+    assert result.generator["dispatch_lag"]["max"] == 0
+    assert result.reached_per_s == pytest.approx(2 / 0.6)
     assert progress.duration.max_ns == pytest.approx(700 * NS_PER_MS, rel=0.001)
 
 
@@ -138,9 +139,9 @@ def test_a_closed_loop_keeps_its_number_in_flight() -> None:
         (0, "warmup", 0), (0, "warmup", 0), (1, "measured", 0), (1, "measured", 0),
         (2, "measured", 0), (2, "measured", 0),
     ]  # fmt: skip
-    assert result["sent"]["measured"] == 4
-    assert "dispatch_lag" not in result["generator"]
-    assert "offered_per_s" not in result
+    assert result.sent["measured"] == 4
+    assert "dispatch_lag" not in result.generator
+    assert result.offered_per_s is None
 
 
 def test_a_closed_loop_is_kept_full_while_the_last_ones_run() -> None:
@@ -150,7 +151,7 @@ def test_a_closed_loop_is_kept_full_while_the_last_ones_run() -> None:
         await asyncio.sleep(4.5 if index == 3 else 1)
 
     sender, result, _ = _run(_closed(2, warmup=0, requests=4), service)
-    assert result["sent"] == {"measured": 4, "drain": 4}
+    assert result.sent == {"measured": 4, "drain": 4}
     assert sender.sent[-1][0] == 5
 
 
@@ -174,7 +175,7 @@ def test_a_closed_loop_can_measure_for_a_time() -> None:
     """Requests that begin within it are measured to their end."""
     sender, result, _ = _run(_closed(1, warmup=1, requests=None, seconds=2.5), _taking(1))
     assert sender.phases() == {"warmup": 1, "measured": 3}
-    assert result["intended"] == 3
+    assert result.intended == 3
 
 
 def test_an_interrupt_keeps_what_was_measured() -> None:
@@ -182,9 +183,9 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
     step = _constant(1, warmup=0, requests=10)
     sender, result, progress = _run(step, _taking(2.5), interrupt_at_s=4.2)
     assert len(sender.sent) == 5
-    assert result["interrupted"] is True
-    assert result["cut"] == [2, 3, 4]
-    assert (result["intended"], result["unsent"]) == (10, 5)
+    assert result.interrupted is True
+    assert result.cut == (2, 3, 4)
+    assert (result.intended, result.unsent) == (10, 5)
     assert (progress.measured, progress.in_flight) == (2, 0)
 
 
@@ -193,7 +194,7 @@ def test_an_interrupt_does_not_wait_for_a_free_place() -> None:
     clock = ManualClock()
     sender = _Sender(clock, _taking(3600))
 
-    async def run() -> dict[str, Any]:
+    async def run() -> StepAccount:
         step = _constant(1, warmup=0, requests=3)
         runner = StepRunner(
             step,
@@ -208,7 +209,7 @@ def test_an_interrupt_does_not_wait_for_a_free_place() -> None:
 
     result = run_virtually(clock, run())
     assert clock.monotonic_ns() < 6 * NS_PER_S
-    assert (result["cut"], result["unsent"]) == ([0], 2)
+    assert (result.cut, result.unsent) == ((0,), 2)
 
 
 def test_an_error_of_the_sender_ends_the_step() -> None:
@@ -230,7 +231,7 @@ def test_a_blocked_generator_sends_late_and_says_so() -> None:
 
     sender, progress = _Sender(clock, service), Progress(3)
 
-    async def run() -> dict[str, Any]:
+    async def run() -> StepAccount:
         step = _constant(10, warmup=0, requests=3)
         runner = StepRunner(step, sender, now=clock.monotonic_ns, progress=progress)
         await runner.run()
@@ -238,9 +239,9 @@ def test_a_blocked_generator_sends_late_and_says_so() -> None:
 
     result = run_virtually(clock, run())
     assert [lag for *_, lag in sender.sent[:3]] == [0, 0.05, 0.1]
-    assert result["generator"]["dispatch_lag"]["max"] == 0.1
-    assert result["generator"]["loop_lag"]["max"] >= 0.1
-    assert result["reached_per_s"] < 0.98 * result["offered_per_s"]
+    assert result.generator["dispatch_lag"]["max"] == 0.1
+    assert result.generator["loop_lag"]["max"] >= 0.1
+    assert (result.reached_per_s or 0) < 0.98 * (result.offered_per_s or 0)
 
 
 def test_saturation_is_found_when_waits_grow() -> None:

@@ -10,7 +10,7 @@ from them too, or read from a baseline file that stores them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -263,12 +263,12 @@ def run_of(
         ConfigError: There is no such step.
         OSError: A file cannot be read.
     """
-    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    load_test = recording.load_test
+    accounts = () if load_test is None else load_test.steps
     number = len(accounts) - 1 if step is None else step
-    is_ended = bool(about.get("ended")) and bool(accounts)
+    is_ended = load_test is not None and bool(load_test.ended and accounts)
     refuse_step(recording, step)
-    if about and is_ended and not 0 <= number < len(accounts):
+    if is_ended and not 0 <= number < len(accounts):
         raise ConfigError(
             f"{recording.folder} has no step {number}",
             hint=f"use a number from 0 to {len(accounts) - 1}",
@@ -276,14 +276,14 @@ def run_of(
     every = read_table(
         recording,
         _UNTIL,
-        kind=measured_kind(recording) if about else None,
+        kind=None if load_test is None else measured_kind(recording),
         attributes=STRATA,
         where=where,
     )
     run = run_of_table(
-        every.rows(every.measured(max(number, 0) if about else None)),
+        every.rows(every.measured(None if load_test is None else max(number, 0))),
         str(recording.folder),
-        load=accounts[number].get("load", {}) if is_ended else None,
+        load=accounts[number].load if is_ended else None,
     )
     invalid: list[str] = []
     targets: tuple[Target, ...] = ()
@@ -291,7 +291,7 @@ def run_of(
         judged = summarize(recording, every).steps[number]
         invalid += [each.text for each in judged.caveats if each.invalidates]
         targets = tuple(result.target for result in judged.targets)
-    elif about:
+    elif load_test is not None:
         invalid.append("the measuring process did not exit cleanly")
     return replace(
         run,

@@ -10,13 +10,15 @@ import numpy as np
 
 from latspan._model.goals import Budget, CacheState
 from latspan._model.recording.folder import (
+    LoadTest,
     Recording,
+    StepAccount,
     counted,
     is_recording,
     lacks_lines,
     open_recording,
 )
-from latspan._model.segments import Kind, SegmentName
+from latspan._model.segments import SegmentName
 from latspan._study.diagnose._diagnosis import Diagnosis, diagnose_by, diagnose_table
 from latspan._study.diagnose._facts import CALIBRATING, Calibration, calibrate
 from latspan._study.diagnose._goal import Goal
@@ -75,13 +77,13 @@ def diagnose_recording(
             attribute ``by``.
         OSError: A file cannot be read.
     """
-    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    load_test = recording.load_test
     refuse_step(recording, step)
     steps = _steps(recording)
     if goal is None:
-        goal = _goal_of(about)
+        goal = _goal_of(load_test)
     # A recording that another program's results were converted into does not have the field.
-    reasons = [_KILLED] if about.get("ended") is False else []
+    reasons = [_KILLED] if load_test is not None and load_test.ended is False else []
     number = 0
     if steps:
         number = len(steps) - 1 if step is None else step
@@ -91,7 +93,7 @@ def diagnose_recording(
                 hint=f"use a number from 0 to {len(steps) - 1}",
             )
     notes = list(recording.notes)
-    others = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
+    others = [index for index, each in enumerate(steps) if each.is_alone and index != number]
     metrics = dict.fromkeys((goal.metric, CALIBRATING.metric) if others else (goal.metric,))
     where = where or {}
     wanted = wanted_attributes(where, by)
@@ -181,14 +183,14 @@ def calibration_beside(recording: Recording) -> Recording | None:
         ``None`` if there is none, or if the recording is no load test or is a calibration itself.
     """
     steps = _steps(recording)
-    if not steps or any(map(_is_alone, steps)):
+    if not steps or any(step.is_alone for step in steps):
         return None
     beside = [
         other
         for other in _neighbours(recording)
-        if len(_steps(other)) == 1
-        and _is_alone(_steps(other)[0])
-        and other.manifest.get("measurement", {}).get("ended") is not False
+        if other.load_test is not None
+        and [step.is_alone for step in other.load_test.steps] == [True]
+        and other.load_test.ended is not False
         and all(
             other.conditions.get(name) == recording.conditions.get(name) for name in _SAME_SYSTEM
         )
@@ -217,14 +219,15 @@ def lacks_calibration(recording: Recording, table: Table) -> bool:
         bool(steps)
         and SegmentName.SERVER_WAIT in table.names
         and not table.reported.any()
-        and not any(map(_is_alone, steps))
+        and not any(step.is_alone for step in steps)
         and calibration_beside(recording) is None
     )
 
 
-def _steps(recording: Recording) -> Sequence[Mapping[str, Any]]:
+def _steps(recording: Recording) -> Sequence[StepAccount]:
     """Return the steps of a load test; empty for another recording."""
-    return recording.manifest.get("measurement", {}).get("steps", ())
+    load_test = recording.load_test
+    return () if load_test is None else load_test.steps
 
 
 def _counted_target(recording: Recording, table: RequestTable) -> TargetVerdict | None:
@@ -265,18 +268,15 @@ def _stable_in(recording: Recording, table: RequestTable) -> float | None:
     return stable if stable >= _MIN_STABLE else None
 
 
-def _goal_of(about: Mapping[str, Any]) -> Goal:
-    targets: Sequence[Mapping[str, Any]] = about.get("targets", ())
-    kind = Kind(about["kind"]) if "kind" in about else None
-    if not targets:
+def _goal_of(load_test: LoadTest | None) -> Goal:
+    if load_test is None:
+        return Goal()
+    kind = load_test.kind
+    if not load_test.target_fields:
         return Goal(kind=kind)
-    first = targets[0]
+    first = load_test.target_fields[0]
     try:
         return Goal(first["metric"], first["percentile"], first["limit_ns"], kind)
     except ConfigError:
         # Segments do not add up to this metric, for example the time per output token.
         return Goal(kind=kind)
-
-
-def _is_alone(step: Mapping[str, Any]) -> bool:
-    return step.get("load", {}).get("concurrency") == 1

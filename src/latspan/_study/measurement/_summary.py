@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from latspan._model.metrics import (
     FROM_START,
     SUMMARISED,
 )
-from latspan._model.recording.folder import Recording
+from latspan._model.recording.folder import LoadTest, Recording, StepAccount
 from latspan._model.segments import Kind, Outcome
 from latspan._study.measurement._collected import StepRequests, observed_conditions
 from latspan._study.measurement._latency import Latency, Origin
@@ -142,7 +142,7 @@ def refuse_step(recording: Recording, step: int | None) -> None:
     Raises:
         ConfigError: The recording is not that of a load test, and a step is given.
     """
-    if step is not None and not recording.manifest.get("measurement"):
+    if step is not None and recording.load_test is None:
         raise ConfigError(
             f"{recording.folder} is not the recording of a load test, so it has no step {step}",
             hint="omit --step",
@@ -160,37 +160,34 @@ def summarize(recording: Recording, table: Table | None = None) -> Measurement:
     Raises:
         RecordingError: The manifest is damaged, or a file of the recording cannot be read.
     """
-    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    accounts: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    load_test = recording.load_test or LoadTest()
     # Other load tools account for less.
     is_ours = recording.manifest.get("source") == "measure"
-    if is_ours and any(_NEEDED - account.keys() for account in accounts):
+    if is_ours and not all(step.is_complete for step in load_test.steps):
         raise RecordingError(
-            f"{recording.folder} has a step without {', '.join(sorted(_NEEDED))}",
+            f"{recording.folder} has a step whose account is incomplete",
             hint="measure again: the manifest of this recording is damaged",
         )
     kind = measured_kind(recording)
     if table is None or table.kind is not kind:
         table = read_table(recording, (), kind=kind)
-    targets = tuple(
-        Target(metric=each["metric"], percentile=each["percentile"], limit_ns=each["limit_ns"])
-        for each in about.get("targets", ())
-    )
+    targets = load_test.targets
     return Measurement(
-        name=about.get("name", ""),
+        name=load_test.name,
         kind=kind,
         steps=tuple(
             _step(
-                {**account, "max_in_flight": recording.conditions.get("max_in_flight")},
+                step,
                 StepRequests.of(table, number),
                 kind,
                 targets,
+                is_limited=recording.conditions.get("max_in_flight") is not None,
             )
-            for number, account in enumerate(accounts)
+            for number, step in enumerate(load_test.steps)
         ),
-        interrupted=bool(about.get("interrupted")),
-        ended=bool(about.get("ended")),
-        percentile=about.get("percentile", 95),
+        interrupted=load_test.interrupted,
+        ended=bool(load_test.ended),
+        percentile=load_test.percentile,
         conditions=recording.conditions,
         observed=observed_conditions(table),
         notes=recording.notes,
@@ -199,24 +196,24 @@ def summarize(recording: Recording, table: Table | None = None) -> Measurement:
 
 def measured_kind(recording: Recording) -> Kind:
     """Return the kind of the unit that a load test measured."""
-    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    return Kind(about.get("kind", Kind.CALL))
-
-
-_NEEDED: Final = frozenset({"load", "intended", "unsent", "generator"})
-"""Fields of every step."""
+    load_test = recording.load_test
+    return Kind.CALL if load_test is None or load_test.kind is None else load_test.kind
 
 
 def _step(
-    account: Mapping[str, Any], requests: StepRequests, kind: Kind, targets: Sequence[Target]
+    step: StepAccount,
+    requests: StepRequests,
+    kind: Kind,
+    targets: Sequence[Target],
+    *,
+    is_limited: bool,
 ) -> StepSummary:
     outcomes = requests.outcomes()
     completed = outcomes[Outcome.COMPLETED]
-    is_open = "concurrency" not in account.get("load", {})
     latencies: dict[tuple[str, Origin], Latency] = {}
     without_token = 0
     for metric in dict.fromkeys((*SUMMARISED[kind], *(target.metric for target in targets))):
-        for origin in _origins(metric, is_open=is_open):
+        for origin in _origins(metric, is_open=step.is_open):
             latency = requests.latency(metric, origin)
             has_values = bool(len(latency.values_ns))
             # If requests completed without a value, the metric is not defined for them.
@@ -228,27 +225,28 @@ def _step(
     cached = requests.cached_input()
     elapsed_s, output_tokens = requests.elapsed_s, requests.output_tokens
     return StepSummary(
-        load=account.get("load", {}),
-        intended=account.get("intended", 0),
-        unsent=account.get("unsent", 0),
-        cut=len(account.get("cut", ())),
+        load=step.load,
+        intended=step.intended,
+        unsent=step.unsent,
+        cut=len(step.cut),
         outcomes=outcomes,
         errors=dict(requests.errors().most_common()),
         latencies=latencies,
-        offered_per_s=account.get("offered_per_s"),
-        reached_per_s=account.get("reached_per_s"),
+        offered_per_s=step.offered_per_s,
+        reached_per_s=step.reached_per_s,
         completed_per_s=completed / elapsed_s if elapsed_s else None,
         output_tokens_per_s=output_tokens / elapsed_s if elapsed_s and output_tokens else None,
         cached=cached,
-        generator=account.get("generator", {}),
+        generator=step.generator,
         caveats=tuple(
             caveats(
-                account,
+                step,
+                is_limited=is_limited,
                 limits_ns=[target.limit_ns for target in targets],
                 measured_ns=_shortest(latencies, targets),
                 cached=cached,
                 # A closed loop keeps its number in flight by itself.
-                in_flight=requests.in_flight() if is_open else None,
+                in_flight=requests.in_flight() if step.is_open else None,
                 without_token=without_token,
             )
         ),

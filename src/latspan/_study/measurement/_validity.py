@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from latspan._base.nanoseconds import NS_PER_S
+from latspan._model.recording.folder import StepAccount
 from latspan._model.text import count
 from latspan._model.units import milliseconds
 
@@ -97,8 +98,9 @@ class Caveat:
 
 
 def caveats(
-    step: Mapping[str, Any],
+    step: StepAccount,
     *,
+    is_limited: bool = False,
     limits_ns: Sequence[int] = (),
     cached: CachedInput | None = None,
     measured_ns: float = 0.0,
@@ -109,27 +111,26 @@ def caveats(
     Yield what must be known about one step of a measurement.
 
     Args:
-        step: Account of the step in the manifest, with ``max_in_flight`` of the measurement.
+        step: The step.
+        is_limited: Whether the measurement limited the number of requests in flight.
         limits_ns: Limits of the targets.
         measured_ns: Shortest median of the measured times, in nanoseconds; 0 if there is none.
         cached: Cached input; ``None`` if the server does not report it.
         in_flight: Mean number in flight: observed, and predicted by Little's law.
         without_token: Number of completed responses without a token, if others have one.
     """
-    generator: Mapping[str, Any] = step.get("generator", {})
     most_lag_s = max(
         MAX_LAG_S,
         MAX_LAG_OF_LIMIT * min(limits_ns, default=0) / NS_PER_S,
         MAX_LAG_OF_MEASURED * measured_ns / NS_PER_S,
     )
-    yield from _lateness(step, generator, most_lag_s)
-    yield from _own_load(generator, most_lag_s)
-    if step.get("interrupted"):
-        intended, cut = step.get("intended", 0), len(step.get("cut", ()))
-        missing = step.get("unsent", 0) + cut
+    yield from _lateness(step, most_lag_s, is_limited=is_limited)
+    yield from _own_load(step.generator, most_lag_s)
+    if step.interrupted:
+        missing = step.unsent + len(step.cut)
         yield Caveat(
             "cut_short",
-            f"it was interrupted: {missing:,} of {intended:,} requests are missing",
+            f"it was interrupted: {missing:,} of {step.intended:,} requests are missing",
             invalidates=True,
         )
     if cached is not None and cached.drifted:
@@ -159,12 +160,11 @@ def caveats(
             )
 
 
-def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
+def _chance(step: StepAccount) -> Iterator[Caveat]:
     """Yield a caveat if random arrivals came at another mean rate than the stated one."""
-    load: Mapping[str, Any] = step.get("load") or {}
-    stated, offered = load.get("rate_per_s"), step.get("offered_per_s")
+    stated, offered = step.load.get("rate_per_s"), step.offered_per_s
     # An interrupted step has too few arrivals for a rate, and has a caveat of its own.
-    if not stated or offered is None or step.get("interrupted"):
+    if not stated or offered is None or step.interrupted:
         return
     change = offered / stated - 1
     if abs(change) > MAX_CHANCE:
@@ -178,9 +178,8 @@ def _chance(step: Mapping[str, Any]) -> Iterator[Caveat]:
         )
 
 
-def _lateness(
-    step: Mapping[str, Any], generator: Mapping[str, Any], most_lag_s: float
-) -> Iterator[Caveat]:
+def _lateness(step: StepAccount, most_lag_s: float, *, is_limited: bool) -> Iterator[Caveat]:
+    generator = step.generator
     lag: Mapping[str, float] | None = generator.get("dispatch_lag")
     if lag is None:
         return
@@ -192,11 +191,11 @@ def _lateness(
             invalidates=True,
             hint=_hint_for(generator),
         )
-    offered, reached = step.get("offered_per_s"), step.get("reached_per_s")
+    offered, reached = step.offered_per_s, step.reached_per_s
     if offered is None or reached is None or reached >= MIN_RATE_FRACTION * offered:
         return
     # With a limit on the number in flight, the server may be the cause.
-    if step.get("max_in_flight") is None or lag["p99"] > most_lag_s:
+    if not is_limited or lag["p99"] > most_lag_s:
         yield Caveat(
             "rate_not_reached",
             f"requests were sent at {reached:.4g} per second instead of {offered:.4g}",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from latspan._base.shown import location
 from latspan._model.recording import Snapshot, snapshots_of, truncated_in
 from latspan._model.recording.folder import (
     CONVERTED,
     SAMPLE,
+    LoadTest,
     Recording,
     is_recording,
     lacks_lines,
@@ -69,7 +70,10 @@ def _add(builder: ScorecardBuilder, path: Path) -> Iterator[str]:
         yield from _add_logs(builder, [path])
     else:
         imported = read_any(path)
-        builder.add_records(imported.records, unsent=_unsent(imported.measurement or {}))
+        builder.add_records(
+            imported.records,
+            unsent=_unsent(imported.load_test),
+        )
         yield from (f"{path}: {note}" for note in (*imported.skipped, *imported.left_out))
 
 
@@ -102,16 +106,16 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
     from latspan._study.table import read_rows
 
-    measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
-    reader = builder.reader(is_load=bool(measurement))
+    load_test = recording.load_test
+    reader = builder.reader(is_load=load_test is not None)
     read_rows(recording, reader)
     builder.add_table(
         reader.table(),
-        unsent=_unsent(measurement),
+        unsent=_unsent(load_test),
         histograms=lambda: _histograms_of(recording),
         is_whole=not lacks_lines(recording),
     )
-    if measurement.get("interrupted") or measurement.get("ended") is False:
+    if load_test is not None and load_test.was_cut_short:
         yield f"{recording.folder}: the load test was interrupted; its requests until then count."
     # What a converted file lacks is none of what a scorecard shows, and it counts samples itself.
     missing = [note for note in recording.notes if not note.startswith((CONVERTED, SAMPLE))]
@@ -135,19 +139,12 @@ def _add_logs(builder: ScorecardBuilder, paths: Sequence[Path]) -> Iterator[str]
         yield from truncated_in(log)
 
 
-def _unsent(measurement: Mapping[str, Any]) -> int:
+def _unsent(load_test: LoadTest | None) -> int:
     """
     Return the number of requests that a load test had scheduled and did not send.
 
-    Those of an interrupted one were not sent because it was interrupted.
+    Those of one that ended early were not sent because it ended.
     """
-    if measurement.get("interrupted") or measurement.get("ended") is False:
+    if load_test is None or load_test.was_cut_short:
         return 0
-    steps: object = measurement.get("steps", ())
-    if not isinstance(steps, list):
-        return 0
-    held = cast("list[object]", steps)
-    numbers = [
-        cast("dict[str, object]", step).get("unsent") for step in held if isinstance(step, dict)
-    ]
-    return sum(number for number in numbers if isinstance(number, int) and number > 0)
+    return sum(max(step.unsent, 0) for step in load_test.steps)

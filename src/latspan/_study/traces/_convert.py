@@ -87,8 +87,8 @@ def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Imp
             "left_out": list(imported.left_out),
         }
     )
-    if imported.measurement:
-        manifest.update(measurement=imported.measurement)
+    if imported.load_test is not None:
+        manifest.update(measurement=imported.load_test.fields())
     return imported
 
 

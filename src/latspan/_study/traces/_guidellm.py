@@ -32,6 +32,7 @@ from latspan._model.metrics import (
     time_per_output_token,
 )
 from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import LoadTest, StepAccount
 from latspan._model.segments import Kind, Mark, Outcome, Phase, Segment, SegmentName, Source
 from latspan._model.text import count
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
@@ -119,7 +120,7 @@ def read_guidellm(path: str | os.PathLike[str]) -> Imported:
             if misdated
             else (),
             conditions=_conditions(report, model),
-            measurement={"kind": Kind.CALL.value, "steps": [each.account() for each in read]},
+            load_test=LoadTest(kind=Kind.CALL, steps=tuple(each.account() for each in read)),
             left_out=tuple(left_out),
         )
     except UNREADABLE as error:
@@ -194,17 +195,17 @@ class _Benchmark:
                 " the outcomes are not those of the load test"
             )
 
-    def account(self) -> dict[str, object]:
+    def account(self) -> StepAccount:
         """Return the account of the benchmark, after its records were read."""
-        return {
-            "load": {
+        return StepAccount(
+            load={
                 name: value
                 for name, value in self._strategy.items()
                 if isinstance(value, str | int | float)
             },
-            "intended": self._read + self._unsent,
-            "unsent": self._unsent,
-        }
+            intended=self._read + self._unsent,
+            unsent=self._unsent,
+        )
 
     def _record(
         self, request: Mapping[str, Any], timings: Mapping[str, Any], outcome: Outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from latspan._model.recording import RequestRecord
+from latspan._model.recording.folder import LoadTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Imported:
         left_out: Which requests or values are missing because their time is not known, one sentence
             each, with the number.
         conditions: Conditions of the measurement, by name.
-        measurement: Account of a load test: its number of unsent requests.
+        load_test: Account of a load test; ``None`` if it was none.
         about: Where the requests come from and what was left out, as sentences.
     """
 
@@ -29,7 +30,7 @@ class Imported:
     lacks: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     conditions: dict[str, object] | None = None
-    measurement: dict[str, object] | None = None
+    load_test: LoadTest | None = None
     about: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from latspan._model.recording.folder import StepAccount
 from latspan._study.measurement._validity import CachedInput, caveats
 
-_FINE: dict[str, Any] = {
-    "intended": 100,
-    "unsent": 0,
-    "cut": [],
-    "offered_per_s": 10.0,
-    "reached_per_s": 10.0,
-    "generator": {
+_FINE = StepAccount(
+    load={"pattern": "poisson"},
+    intended=100,
+    offered_per_s=10.0,
+    reached_per_s=10.0,
+    generator={
         "busy": 0.3,
         "loop_lag": {"p50": 0.001, "p99": 0.005, "max": 0.2},
         "dispatch_lag": {"p50": 0.001, "p99": 0.005, "max": 0.2},
     },
-}
+)
 
 
-def _with(**changes: Any) -> dict[str, Any]:
-    generator = {**_FINE["generator"], **changes.pop("generator", {})}
-    return {**_FINE, **changes, "generator": generator}
+def _with(**changes: Any) -> StepAccount:
+    generator = {**_FINE.generator, **changes.pop("generator", {})}
+    return replace(_FINE, **changes, generator=generator)
 
 
-def _found(step: dict[str, Any], **given: Any) -> dict[str, bool]:
+def _found(step: StepAccount, **given: Any) -> dict[str, bool]:
     return {each.name: each.invalidates for each in caveats(step, **given)}
 
 
@@ -44,7 +45,7 @@ def test_a_measurement_in_order_has_no_findings() -> None:
         ({"generator": {"loop_lag": {"p50": 0.0021, "p99": 0.005}}}, "loop_lag"),
         ({"generator": {"busy": 0.91}}, "generator_busy"),
         ({"reached_per_s": 9.7}, "rate_not_reached"),
-        ({"interrupted": True, "unsent": 20, "cut": [3]}, "cut_short"),
+        ({"interrupted": True, "unsent": 20, "cut": (3,)}, "cut_short"),
     ],
 )
 def test_each_reason_invalidates(changes: dict[str, Any], name: str) -> None:
@@ -92,15 +93,18 @@ def test_the_hint_names_who_uses_the_processor(busy: float, hint: str) -> None:
 
 def test_a_limit_on_the_number_in_flight_excuses_the_rate() -> None:
     """The requests waited for the server, which the durations from schedule include."""
-    limited = _with(reached_per_s=5.0, max_in_flight=2)
-    assert _found(limited) == {}
-    assert _found({**limited, "max_in_flight": None}) == {"rate_not_reached": True}
+    slower = _with(reached_per_s=5.0)
+    assert _found(slower, is_limited=True) == {}
+    assert _found(slower) == {"rate_not_reached": True}
 
 
 def test_a_closed_loop_has_no_rate_to_reach() -> None:
     """Its generator can still be late."""
-    closed = {key: value for key, value in _FINE.items() if not key.endswith("_per_s")}
-    closed["generator"] = {"busy": 0.2, "loop_lag": {"p50": 0.001, "p99": 0.02}}
+    closed = StepAccount(
+        load={"concurrency": 4},
+        intended=100,
+        generator={"busy": 0.2, "loop_lag": {"p50": 0.001, "p99": 0.02}},
+    )
     assert _found(closed) == {"loop_lag": True}
 
 

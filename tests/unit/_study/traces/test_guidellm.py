@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from latspan._model.recording.folder import LoadTest, StepAccount
 from latspan._model.recording.folder._lines import line_of
 from latspan._model.segments import Kind, Outcome
 from latspan._model.tokens import TokenCounts, TokenSource
@@ -87,22 +88,16 @@ def test_conditions_and_what_is_missing_are_stated() -> None:
     }
     assert "chunk gaps are missing" in imported.lacks
     assert imported.skipped == ("scheduled instants of 4 requests, which are impossible",)
-    assert imported.measurement == {
-        "kind": "call",
-        "steps": [
-            {
-                "load": {
-                    "type_": "poisson",
-                    "worker_count": 10,
-                    "max_concurrency": 10240,
-                    "rate": 4.0,
-                    "random_seed": 42,
-                },
-                "intended": 4,
-                "unsent": 0,
-            }
-        ],
+    load = {
+        "type_": "poisson",
+        "worker_count": 10,
+        "max_concurrency": 10240,
+        "rate": 4.0,
+        "random_seed": 42,
     }
+    assert imported.load_test == LoadTest(
+        kind=Kind.CALL, steps=(StepAccount(load=load, intended=4),)
+    )
 
 
 def test_no_prompt_and_no_response_is_read() -> None:
@@ -128,7 +123,8 @@ def test_a_possible_schedule_gives_the_dispatch_lag(tmp_path: Path) -> None:
 
     lags = [each.details.get("latspan.load.dispatch_lag") for each in imported.records]
     assert [lag for lag in lags if lag is not None] == pytest.approx([0.25], abs=1e-6)
-    assert (imported.measurement or {})["steps"][0]["unsent"] == 1  # pyright: ignore[reportIndexIssue]
+    assert imported.load_test is not None
+    assert imported.load_test.steps[0].unsent == 1
 
 
 @pytest.mark.parametrize(
@@ -205,7 +201,8 @@ def test_a_request_without_a_known_time_is_left_out(
 
     assert len(imported.records) == 3
     assert imported.left_out == (f"1 request was left out: {why}",)
-    assert (imported.measurement or {})["steps"][0]["intended"] == 4  # pyright: ignore[reportIndexIssue]
+    assert imported.load_test is not None
+    assert imported.load_test.steps[0].intended == 4
 
 
 def test_an_instant_outside_its_request_is_not_known(tmp_path: Path) -> None:

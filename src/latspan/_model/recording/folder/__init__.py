@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from latspan._model.recording.folder._conditions import host_conditions
     from latspan._model.recording.folder._line_counter import LineCounter
     from latspan._model.recording.folder._lines import row_of_record
+    from latspan._model.recording.folder._load_test import LoadTest, StepAccount, target_fields
     from latspan._model.recording.folder._manifest import (
         SCHEMA,
         Manifest,
@@ -52,12 +53,14 @@ __all__ = [
     "UNREADABLE",
     "LineChunk",
     "LineCounter",
+    "LoadTest",
     "Manifest",
     "Origin",
     "RecordFile",
     "Recording",
     "Reserve",
     "SnapshotReader",
+    "StepAccount",
     "Watcher",
     "begin_recording",
     "chunks_of",
@@ -70,6 +73,7 @@ __all__ = [
     "prepare",
     "refuse_copies",
     "row_of_record",
+    "target_fields",
     "watched_reading",
     "without_collections",
 ]
@@ -94,6 +98,8 @@ __getattr__ = lazy_getattr(
         "begin_recording": "_manifest",
         "LineChunk": "_reader",
         "LineCounter": "_line_counter",
+        "StepAccount": "_load_test",
+        "LoadTest": "_load_test",
         "SnapshotReader": "_reader",
         "chunks_of": "_reader",
         "counted": "_reader",
@@ -105,6 +111,7 @@ __getattr__ = lazy_getattr(
         "prepare": "_writer",
         "refuse_copies": "_manifest",
         "row_of_record": "_lines",
+        "target_fields": "_load_test",
         "watched_reading": "_watched",
         "without_collections": "_reader",
     },

@@ -16,11 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from latspan._model.recording.folder._checks import MAX_NUMBER
 from latspan._model.recording.folder._conditions import host_conditions
+from latspan._model.recording.folder._load_test import load_test_of, typed
 from latspan._model.recording.folder._regular import open_regular
 from latspan._model.recording.folder._writer import LOST, files_in, prepare
-from latspan._model.segments import Kind
 from latspan._version import __version__
 from latspan.errors import ConfigError, RecordingError
 
@@ -257,73 +256,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _check_types(manifest: Mapping[str, Any]) -> None:
     """Raise an exception if a field that readers use has another type."""
-    measurement = _field(manifest, "measurement", dict)
-    conditions = _field(manifest, "conditions", dict)
-    _field(conditions, "prompts", dict)
-    for lack in _field(_field(manifest, "conversion", dict), "lacks", list):
+    conditions = typed(manifest, "conditions", dict)
+    typed(conditions, "prompts", dict)
+    for lack in typed(typed(manifest, "conversion", dict), "lacks", list):
         if not isinstance(lack, str):
             raise TypeError("what a conversion lacks is no text")
-    if measurement:
-        Kind(measurement.get("kind", Kind.CALL))
-        _field(measurement, "name", str)
-        _check_number(measurement.get("percentile"))
-    for step in _field(measurement, "steps", list):
-        _check_step(step)
-    for target in _field(measurement, "targets", list):
-        for name, needed in _OF_TARGETS.items():
-            if not isinstance(target[name], needed):
-                raise TypeError(f"{name} of a target has another type")
-        _check_number(target["percentile"])
-        _check_number(target["limit_ns"])
-
-
-def _check_step(step: Mapping[str, Any]) -> None:
-    for name, needed in _OF_STEPS.items():
-        _field(step, name, needed)
-    for name in ("intended", "unsent", "offered_per_s", "reached_per_s"):
-        _check_number(step.get(name))
-    load, generator = step.get("load", {}), step.get("generator", {})
-    for name in ("rate_per_s", "concurrency"):
-        _check_number(load.get(name))
-    if "busy" in generator and generator["busy"] is None:
-        raise TypeError("busy has another type")
-    _check_number(generator.get("busy"))
-    for name in ("dispatch_lag", "loop_lag"):
-        lag = _field(generator, name, dict)
-        if name in generator and "p99" not in lag:
-            raise KeyError("p99")
-        for value in lag.values():
-            _check_number(value)
-            if value is None:
-                raise TypeError(f"{name} has another type")
-    for index in step.get("cut", ()):
-        if not isinstance(index, int):
-            raise TypeError("the index of a request has another type")
-
-
-def _check_number(value: object) -> None:
-    """Raise an exception if a field that is a number, or absent, is something else."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number has another type")
-    # NaN is in no range.
-    if not -MAX_NUMBER <= value <= MAX_NUMBER:
-        raise ValueError("a number is out of range")
-
-
-_OF_STEPS: Final = {"load": dict, "generator": dict, "cut": list, "intended": int, "unsent": int}
-_OF_TARGETS: Final = {"metric": str, "percentile": (int, float), "limit_ns": int}
-
-
-def _field(fields: Mapping[str, Any], name: str, needed: type) -> Any:
-    """Return a field, or an empty one of its type if it is absent."""
-    value = fields.get(name)
-    if value is None and name not in fields:
-        return needed()
-    if not isinstance(value, needed):
-        raise TypeError(f"{name} has another type")
-    return value
+    load_test_of(typed(manifest, "measurement", dict))
 
 
 def _not_writable(folder: Path, error: OSError) -> RecordingError:
