@@ -79,8 +79,13 @@ class Driven:
         self._process.send_signal(number)
 
     def hear(self) -> dict[str, Any]:
-        """Return the program's next document."""
-        line = self._documents.readline()
+        """Return the program's next document; a program that is silent for minutes is killed."""
+        deadline = threading.Timer(_DRIVEN_S, self._process.kill)
+        deadline.start()
+        try:
+            line = self._documents.readline()
+        finally:
+            deadline.cancel()
         assert line, "the program has ended, or had to be"
         document: dict[str, Any] = json.loads(line)
         return document
@@ -121,14 +126,10 @@ def driving(name: str, *arguments: str, **variables: str) -> Generator[Driven]:
             text=True,
         ) as process,
     ):
-        # Without the timer, `hear` could wait forever.
-        deadline = threading.Timer(_DRIVEN_S, process.kill)
-        deadline.start()
         try:
             yield Driven(process)
-            process.communicate()
+            process.communicate(timeout=_DRIVEN_S)
         finally:
-            deadline.cancel()
             process.kill()
             errors.seek(0)
             said = errors.read()
