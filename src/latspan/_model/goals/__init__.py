@@ -7,8 +7,7 @@ a target is met.
 
 from __future__ import annotations
 
-from latspan._model.goals._field_error import FieldError
-from latspan._model.goals._form import Form
+from latspan._model.goals._fields import FieldError, Form
 from latspan._model.goals._goal import (
     MAX_LIMIT_NS,
     TARGET_METRICS,

@@ -18,7 +18,7 @@ from typing import Final
 
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._base.shown import printable
-from latspan._model.goals._field_error import FieldError
+from latspan._model.goals._fields import FieldError
 from latspan._model.metrics import LATENCY_METRICS, metric_named
 from latspan._model.units import NS_PER
 from latspan.errors import ConfigError, UnknownNameError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from latspan._model.goals._form import Form
+from latspan._model.goals._fields import Form
 from latspan._model.goals._load_settings import SETTINGS
 from latspan._model.goals._path import (
     Arrivals,

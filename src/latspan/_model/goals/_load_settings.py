@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from latspan._model.goals._field_error import FieldError
-from latspan._model.goals._form import Form
+from latspan._model.goals._fields import FieldError, Form
 
 _SETTING: Final = "latspan"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Final, cast
 
-from latspan._model.goals._field_error import FieldError
+from latspan._model.goals._fields import FieldError
 from latspan._model.goals._load_settings import SETTINGS, LoadSettings
 from latspan._model.goals._target import Target
 

@@ -18,8 +18,7 @@ from typing import Final, NoReturn, TypeVar, cast
 from latspan._base.nanoseconds import NS_PER_MS
 from latspan._base.shown import printable
 from latspan._base.spelling import nearest
-from latspan._model.goals._field_error import FieldError
-from latspan._model.goals._form import Form
+from latspan._model.goals._fields import FieldError, Form
 from latspan._model.goals._goal import MAX_LIMIT_NS, parse_percentile_goal
 from latspan._model.goals._keys import KEYS, Key
 from latspan._model.goals._lines import KeyPath, lines_of

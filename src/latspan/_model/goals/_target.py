@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from latspan._model.goals._field_error import FieldError
+from latspan._model.goals._fields import FieldError
 from latspan._model.goals._goal import PercentileGoal
 from latspan._model.segments import SegmentName, Stage
 from latspan._model.units import exact_ms

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, cast
 
 from latspan._base.nanoseconds import NS_PER_MS
-from latspan._model.goals._form import Form
+from latspan._model.goals._fields import Form
 from latspan._model.goals._keys import KEYS, Key
 from latspan._model.goals._path import InferencePath
 from latspan._model.goals._target import Target

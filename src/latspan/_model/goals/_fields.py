@@ -1,8 +1,25 @@
-"""Error about one field of an inference path, of a target or of a goal."""
+"""Fields of an inference path: the forms that they have in its file, and the error about one."""
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 from latspan.errors import ConfigError
+
+
+class Form(Enum):
+    """Form of a value in a file."""
+
+    TEXT = auto()
+    TEXTS = auto()
+    NUMBER = auto()
+    COUNT = auto()
+    MILLISECONDS = auto()
+    DATE = auto()
+    CHOICE = auto()
+    TABLE = auto()
+    TABLES = auto()
+    GOAL = auto()
 
 
 class FieldError(ConfigError):
