@@ -69,7 +69,7 @@ def plan(**slow: Any) -> list[Script]:
 FAULTS: Final[dict[str, Sequence[Script]]] = {
     "queue": plan(queue_ms=60),
     "long_prompt": plan(prefill_ms=60, prompt_tokens=600),
-    "long_answer": plan(tokens=40),
+    "long_answer": plan(tokens=160),
     "slow_tokens": plan(gap_ms=20),
     "slow_reader": plan(tokens=10),
     "retrieval": plan(),
