@@ -2,7 +2,7 @@
 """
 JSON schemas of the documents that latspan's commands print.
 
-A document is a ``TypedDict``; ``latspan/_study/render/fields.py`` states what its fields may have.
+A document is a ``TypedDict``; ``latspan/_study/fields.py`` states what its fields may have.
 """
 
 from __future__ import annotations
@@ -23,13 +23,37 @@ from typing import (
     is_typeddict,
 )
 
+from latspan._study.compare import BaselineDocument
+from latspan._study.fields import Format, Items, Limits
+from latspan._study.render.capacity_json import CapacityDocument
+from latspan._study.render.comparison_json import ComparisonDocument
 from latspan._study.render.diagnosis_json import DiagnosisDocument
-from latspan._study.render.fields import Limits
+from latspan._study.render.histogram_json import HistogramDiffDocument, HistogramShowDocument
 from latspan._study.render.measurement_json import MeasurementDocument
+from latspan._study.render.report_json import DemoDocument
+from latspan._study.render.scorecard_json import ScorecardDocument
+from latspan._study.render.status_json import StatusDocument
+from latspan._study.render.sweep_json import SweepDocument
+from latspan._study.render.verification_json import VerificationDocument
+from latspan._study.render.write_up_json import WriteUpDocument
+from latspan.cli._doctor_json import DoctorDocument, DoctorProgramDocument
 
 DOCUMENTS = (
+    BaselineDocument,
+    CapacityDocument,
+    ComparisonDocument,
+    DemoDocument,
     DiagnosisDocument,
+    DoctorDocument,
+    DoctorProgramDocument,
+    HistogramDiffDocument,
+    HistogramShowDocument,
     MeasurementDocument,
+    ScorecardDocument,
+    StatusDocument,
+    SweepDocument,
+    VerificationDocument,
+    WriteUpDocument,
 )
 """Every published document; the recording and the kept result are described by hand."""
 
@@ -52,14 +76,17 @@ def schema_of(document: type) -> Schema:
     """
     Return the schema of a document.
 
-    Its title is the docstring of the class; each other class inside it becomes a definition.
+    Its title and its description are the paragraphs of the docstring of the class. Each other class
+    inside it becomes a definition.
     """
     definitions: dict[str, Schema] = {}
     fields = of_fields(document, definitions)
+    title, *described = paragraphs(document)
     return {
         "$schema": DIALECT,
         "$id": name_of(document),
-        "title": first_paragraph(document).removesuffix("."),
+        "title": title.removesuffix("."),
+        **({"description": " ".join(described)} if described else {}),
         **fields,
         **({"$defs": dict(sorted(definitions.items()))} if definitions else {}),
     }
@@ -70,9 +97,9 @@ def name_of(document: type) -> str:
     return get_args(get_type_hints(document)["schema"])[0]
 
 
-def first_paragraph(of: type) -> str:
-    """Return the first paragraph of a docstring on one line."""
-    return " ".join((of.__doc__ or "").strip().partition("\n\n")[0].split())
+def paragraphs(of: type) -> list[str]:
+    """Return the paragraphs of a docstring, each on one line."""
+    return [" ".join(each.split()) for each in (of.__doc__ or "").strip().split("\n\n")]
 
 
 def of_fields(typed: Any, definitions: dict[str, Schema]) -> Schema:
@@ -106,7 +133,7 @@ def of_type(hint: Any, definitions: dict[str, Schema]) -> Schema:
     elif origin is Annotated:
         found = of_type(arguments[0], definitions)
         for each in arguments[1:]:
-            found |= limits_of(each) if isinstance(each, Limits) else {"description": each}
+            found |= annotation_of(each)
     elif origin in {Union, UnionType}:
         found = of_union(arguments, definitions)
     elif origin is Literal:
@@ -148,16 +175,24 @@ def of_class(typed: Any, definitions: dict[str, Schema]) -> Schema:
     name = typed.__name__.removeprefix("_")
     if name not in definitions:
         definitions[name] = {}
-        described = {"description": first_paragraph(typed)} if typed.__doc__ else {}
+        described = {"description": " ".join(paragraphs(typed))} if typed.__doc__ else {}
         definitions[name] = described | of_fields(typed, definitions)
     return {"$ref": f"#/$defs/{name}"}
 
 
-def limits_of(limits: Limits) -> Schema:
-    """Return the range of a number."""
-    found = {
-        "minimum": limits.minimum,
-        "exclusiveMinimum": limits.above,
-        "exclusiveMaximum": limits.below,
-    }
+def annotation_of(annotation: Limits | Items | Format | str) -> Schema:
+    """Return what an annotation adds to the schema of a type; a text is a description."""
+    if isinstance(annotation, str):
+        return {"description": annotation}
+    if isinstance(annotation, Format):
+        return {"format": annotation.name}
+    if isinstance(annotation, Items):
+        found = {"minItems": annotation.minimum, "maxItems": annotation.maximum}
+    else:
+        found = {
+            "minimum": annotation.minimum,
+            "maximum": annotation.maximum,
+            "exclusiveMinimum": annotation.above,
+            "exclusiveMaximum": annotation.below,
+        }
     return {name: value for name, value in found.items() if value is not None}

@@ -19,6 +19,7 @@ import pytest
 from support.distributions import write_distribution
 from support.otlp import free_port, rotel_agent, rotel_before
 from support.receivers import receiving
+from support.schemas import validated
 
 DEADLINE_S = 60
 
@@ -41,7 +42,7 @@ def doctor(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def document(*options: str, **variables: str) -> tuple[int, dict[str, Any]]:
     done = doctor("--json", *options, **variables)
     assert done.stderr == ""
-    found = json.loads(done.stdout)
+    found = validated(json.loads(done.stdout))
     assert found["schema"] == "latspan.doctor/1"
     assert found["ok"] is (done.returncode == 0)
     return done.returncode, found

@@ -19,6 +19,7 @@ from support.distributions import write_distribution
 from support.otlp import free_port
 from support.programs import PROGRAMS
 from support.receivers import Receiver, Refusal, receiving, refusing
+from support.schemas import validated
 
 pytest.importorskip("httpx", reason="httpx is not installed")
 
@@ -58,7 +59,7 @@ def examined(
         text=True,
         timeout=DEADLINE_S,
     )
-    document = json.loads(report.read_text())
+    document = validated(json.loads(report.read_text()))
     assert document["schema"] == "latspan.doctor-program/1"
     return done, document
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import jsonschema
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 _SCHEMA: Final = "schema"
+
+_Document = TypeVar("_Document", bound=Mapping[str, Any])
 
 
 def published(schema: str) -> Path:
@@ -18,7 +21,7 @@ def published(schema: str) -> Path:
     return REFERENCE / f"{name}.schema.json"
 
 
-def validated(document: dict[str, Any]) -> dict[str, Any]:
+def validated(document: _Document) -> _Document:
     """
     Return a document, after it and every document inside it were checked.
 

@@ -7,7 +7,6 @@ import json
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,8 +15,7 @@ from latspan._base.shown import foreign
 from latspan.cli._argument_types import positive_number
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_lines, print_message
-from latspan.cli._doctor_program import SCHEMA as PROGRAM_SCHEMA
-from latspan.cli._doctor_program import document_of, lines_of, observe_program
+from latspan.cli._doctor_program import ProgramReport, lines_of, observe_program
 from latspan.cli._rows import section, variable_rows, verdict
 from latspan.cli._run import explain_error, explain_missing, program_after_dashes
 from latspan.cli._supervisor import end_as
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from latspan._live.sdk._doctor import Examination
 
 _TROUBLE: Final = 1
-_SCHEMA: Final = "latspan.doctor/1"
 
 _DESCRIPTION: Final = """\
 Diagnoses latspan in this environment, and reports:
@@ -72,8 +69,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document instead of the text: {_SCHEMA}, or with a program"
-        f" {PROGRAM_SCHEMA}",
+        help="print one JSON document instead of the text: latspan.doctor/1, or with a program"
+        " latspan.doctor-program/1",
     )
     parser.add_argument(
         "--output",
@@ -92,7 +89,9 @@ def _run(arguments: argparse.Namespace) -> int:
     examination = _examined(arguments.timeout)
     with output() as out:
         if arguments.json:
-            print(json.dumps(_document(examination), indent=2), file=out)
+            from latspan.cli._doctor_json import doctor_document
+
+            print(json.dumps(doctor_document(examination), indent=2), file=out)
         else:
             print("\n".join(_lines(examination, every_setting=arguments.all)), file=out)
     return 0 if examination.ok else _TROUBLE
@@ -107,7 +106,7 @@ def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
             status, report = observe_program(path, program)
         except OSError as error:
             return explain_error(path, error)
-    lines = [document_of(report)] if as_json else list(lines_of(report))
+    lines = [_program_text(report)] if as_json else list(lines_of(report))
     try:
         if file is not None:
             Path(file).write_text("\n".join([*lines, ""]), encoding="utf-8")
@@ -118,6 +117,12 @@ def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
     if file is None:
         print_lines(lines)
     return end_as(status)
+
+
+def _program_text(report: ProgramReport) -> str:
+    from latspan.cli._doctor_json import program_document
+
+    return json.dumps(program_document(report), indent=2)
 
 
 def _examined(timeout_s: float) -> Examination:
@@ -141,13 +146,6 @@ def _rejected_variables_explained() -> Generator[None]:
             f"OpenTelemetry rejects an environment variable: {foreign(str(error))}",
             hint="correct or remove the variable; until then no program can use OpenTelemetry",
         ) from error
-
-
-def _document(examination: Examination) -> dict[str, object]:
-    found = asdict(examination)
-    for row, integration in zip(found["integrations"], examination.integrations, strict=True):
-        row["status"] = integration.status.value
-    return {"schema": _SCHEMA, "ok": examination.ok, **found}
 
 
 def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:

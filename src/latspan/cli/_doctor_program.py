@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from latspan._base.shown import printable
 from latspan._model.segments import KIND_NOUNS
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
         ProcessObservation,
     )
     from latspan._live.sdk._variables import VariableFinding
-
-SCHEMA: Final = "latspan.doctor-program/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +104,6 @@ def _report(program: str, exit_code: int, observations: list[ProcessObservation]
         findings=tuple(findings_of(observations)),
         variables=(*unreadable, *examine_variables(os.environ, config, integrations())),
     )
-
-
-def document_of(report: ProgramReport) -> str:
-    """Return the report as a JSON document."""
-    return json.dumps({"schema": SCHEMA, "ok": report.ok, **asdict(report)}, indent=2)
 
 
 def lines_of(report: ProgramReport) -> Iterator[str]:

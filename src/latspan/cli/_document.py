@@ -57,7 +57,8 @@ def _run(arguments: argparse.Namespace) -> int:
     with needs_study():
         from latspan._study.loop import Task, loop_of
         from latspan._study.render.pages import write_pages
-        from latspan._study.render.write_up import missing_of, write_up_document
+        from latspan._study.render.write_up import missing_of
+        from latspan._study.render.write_up_json import write_up_document
 
     named = named_path(arguments.name, arguments)
     if named is None:

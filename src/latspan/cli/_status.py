@@ -55,7 +55,8 @@ def _run(arguments: argparse.Namespace) -> int:
         from rich.console import Console
 
         from latspan._study.loop import loops_in
-        from latspan._study.render.status import StatusReport, status_document
+        from latspan._study.render.status import StatusReport
+        from latspan._study.render.status_json import status_document
 
     folder = Path(arguments.folder)
     paths = loops_in(folder)

@@ -152,7 +152,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from latspan._study.compare import question, runs_in
     from latspan._study.loop import INVALID_RUNS, Task
-    from latspan._study.render.verification import verification_document
+    from latspan._study.render.verification_json import verification_document
     from latspan._study.verify import LEVERS, lever_named, verify
 
     if arguments.levers:
@@ -368,8 +368,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _print(found: Verification, arguments: argparse.Namespace) -> None:
-    from latspan._study.render.verification import (
-        VerificationReport,
+    from latspan._study.render.verification import VerificationReport
+    from latspan._study.render.verification_json import (
         verification_document,
         verification_markdown,
     )

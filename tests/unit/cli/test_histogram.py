@@ -20,6 +20,7 @@ from latspan._study.render.histogram_rows import rows_of
 from latspan._study.render.histogram_tables import HistogramsTable
 from latspan.cli import main
 from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
+from support.schemas import validated
 
 START_NS = 1_763_733_000_123_456_789
 DATA = Path(__file__).parents[2] / "data"
@@ -85,7 +86,7 @@ def cells(capsys: pytest.CaptureFixture[str], *line: str) -> list[str]:
 
 
 def document(capsys: pytest.CaptureFixture[str], *line: str) -> Any:
-    return json.loads("\n".join(shown(capsys, *line, "--json")))
+    return validated(json.loads("\n".join(shown(capsys, *line, "--json"))))
 
 
 def test_files_are_shown_together(

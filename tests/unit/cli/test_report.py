@@ -32,7 +32,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     main([*arguments, "--json"])
-    return json.loads(capsys.readouterr().out)
+    return validated(json.loads(capsys.readouterr().out))
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -120,7 +120,7 @@ def test_a_diagnosis_follows_for_each_value(mixed: str, capsys: pytest.CaptureFi
         "p95 duration of tenant bolt",
     ]
 
-    found = validated(document(capsys, "diagnose", mixed, "--by", "route"))
+    found = document(capsys, "diagnose", mixed, "--by", "route")
     assert found["units"] == 45
     assert [(each["value"], each["units"]) for each in found["groups"]] == [
         ("/ask", 30),
@@ -129,7 +129,7 @@ def test_a_diagnosis_follows_for_each_value(mixed: str, capsys: pytest.CaptureFi
     ]
     assert found["groups"][2]["conclusion"] == "too_few"
     assert "17 more needed" in found["groups"][2]["sentence"]
-    assert validated(document(capsys, "diagnose", mixed))["groups"] == []
+    assert document(capsys, "diagnose", mixed)["groups"] == []
 
 
 def test_the_hint_of_a_diagnosis_keeps_the_filter(

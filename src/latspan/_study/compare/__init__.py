@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from latspan._study.compare._baseline import (
     BASELINE_SCHEMA,
+    BaselineDocument,
     baseline_document,
     check_baseline_name,
     read_baseline,
@@ -40,6 +41,7 @@ __all__ = [
     "BASELINE_SCHEMA",
     "SEGMENT",
     "Band",
+    "BaselineDocument",
     "Comparison",
     "Difference",
     "Explanation",

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from latspan._model.goals import Target
 from latspan._model.segments import Kind
 from latspan._study.compare._mix import stored_strata
 from latspan._study.compare._run import SEGMENT, Band, Profile, Run, RunForm, Stratum
+from latspan._study.fields import Count, Limits, Percentile
 from latspan._study.stats import WeightedSample
 from latspan._version import __version__
 from latspan.errors import ConfigError, HistogramFormatError, LatspanError, RecordingError
@@ -50,6 +51,117 @@ _DAMAGED: Final = (
 )
 
 
+class _RunName(TypedDict):
+    name: Annotated[str, "Name of its folder or file"]
+    recording: NotRequired[Annotated[str, "Identifier of its recording"]]
+
+
+class _Details(TypedDict):
+    cut: NotRequired[Annotated[Count, "Requests or calls that were given up"]]
+    start_ns: NotRequired[Annotated[Count, "Unix time of its first request in nanoseconds"]]
+    effective: NotRequired[
+        Annotated[float, Limits(minimum=0), "Effective number of units, if they are a sample"]
+    ]
+    origin: NotRequired[Annotated[RunForm, "histograms, if it was made from histograms alone"]]
+    notes: NotRequired[list[str]]
+
+
+class BaselineProfile(TypedDict):
+    """What the requests of a run were like, as far as it is known; errors are standard errors."""
+
+    models: NotRequired[Annotated[list[str], "Models that answered"]]
+    with_calls: NotRequired[Annotated[float, "Fraction of the requests that contain a call"]]
+    input_tokens: NotRequired[Annotated[float, "Mean number of input tokens"]]
+    input_error: NotRequired[float]
+    long_input: NotRequired[Annotated[float, "Mean number of input tokens of the longest tenth"]]
+    long_input_error: NotRequired[float]
+    output_tokens: NotRequired[Annotated[float, "Mean number of output tokens"]]
+    output_error: NotRequired[float]
+    output_chunks: NotRequired[Annotated[float, "Mean number of chunks, if tokens are unknown"]]
+    output_chunks_error: NotRequired[float]
+    long_output: NotRequired[
+        Annotated[float, "Mean length of the longest tenth of the answers, in tokens or chunks"]
+    ]
+    long_output_error: NotRequired[float]
+    cached: NotRequired[Annotated[float, "Cached fraction of the input"]]
+    load: NotRequired[
+        Annotated[dict[str, object], "What defines the load, for example rate_per_s and pattern"]
+    ]
+    per_s: NotRequired[Annotated[float, "Requests per second"]]
+    in_flight: NotRequired[Annotated[float, "Mean number of requests in flight"]]
+
+
+class BaselineStratum(TypedDict):
+    """Number of requests of one kind."""
+
+    attributes: Annotated[
+        dict[str, str], "What the caller chose before the call, for example route and model"
+    ]
+    streamed: NotRequired[Annotated[bool, "Whether the response streams"]]
+    requests: Annotated[float, Limits(above=0)]
+
+
+class _Strata(TypedDict):
+    mix: NotRequired[Annotated[list[BaselineStratum], "Kinds of the requests, if they are known"]]
+
+
+class BaselineTarget(TypedDict):
+    """A target of the load test."""
+
+    metric: str
+    percentile: Percentile
+    limit_ns: Count
+
+
+class BaselineBand(TypedDict):
+    """Mean times of the requests near a percentile."""
+
+    mean_ns: Annotated[Count, "Mean of the metric"]
+    requests: Annotated[Count, "Number of requests near the percentile"]
+    fraction: NotRequired[Annotated[float, "Fraction of all requests"]]
+    segments_ns: Annotated[dict[str, Count], "Mean time in each segment"]
+
+
+class BaselineValues(TypedDict):
+    """Values in nanoseconds."""
+
+    failed: Annotated[Count, "Failed requests, which are slower than all others"]
+    counts: Annotated[str, "Number of each value, encoded as HdrHistogram does"]
+
+
+class BaselineSample(BaselineValues):
+    """Values of a metric or a segment in nanoseconds."""
+
+    upper: NotRequired[
+        Annotated[
+            BaselineValues, "Upper ends, if requests that were given up leave the values open"
+        ]
+    ]
+
+
+class BaselineRun(_RunName, _Details, _Strata):
+    """One run, without its requests."""
+
+    kind: Kind
+    units: Annotated[Count, "Requests or calls, failed ones included"]
+    failed: Count
+    conditions: Annotated[dict[str, object], "Conditions of the recording"]
+    profile: BaselineProfile
+    targets: list[BaselineTarget]
+    bands: Annotated[dict[str, BaselineBand], "Times near a percentile, for example p95 duration"]
+    histograms: Annotated[
+        dict[str, BaselineSample], "By metric, or by segment. and the name of a segment"
+    ]
+
+
+class BaselineDocument(TypedDict):
+    """Runs of one side of a comparison: latspan compare --save-baseline FILE."""
+
+    schema: Literal["latspan.baseline/1"]
+    latspan: Annotated[str, "Version of latspan"]
+    runs: list[BaselineRun]
+
+
 def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -> WeightedSample:
     """
     Return the values of a histogram.
@@ -65,7 +177,7 @@ def sample_of_histogram(histogram: Histogram, failed: int = 0, zeros: int = 0) -
     return WeightedSample.of_counts(sorted(counts.items()), failed)
 
 
-def baseline_document(runs: Sequence[Run]) -> dict[str, object]:
+def baseline_document(runs: Sequence[Run]) -> BaselineDocument:
     """Return the baseline of some runs as plain data, ready for ``json.dumps``."""
     return {
         "schema": BASELINE_SCHEMA,
@@ -74,7 +186,7 @@ def baseline_document(runs: Sequence[Run]) -> dict[str, object]:
     }
 
 
-def _written(run: Run) -> dict[str, object]:
+def _written(run: Run) -> BaselineRun:
     metrics = [name for name in run.samples if not name.startswith(SEGMENT)]
     bands = {
         f"p{percentile:g} {metric}": run.band(metric, percentile)
@@ -82,67 +194,95 @@ def _written(run: Run) -> dict[str, object]:
         for percentile in _PERCENTILES
     }
     return {
-        # A run that was itself read from a baseline has the name of that file before its own.
-        "name": Path(
-            run.name.rpartition(": ")[2] if run.form is RunForm.BASELINE else run.name
-        ).name,
-        **({"recording": run.recording} if run.recording else {}),
-        "kind": run.kind.value,
+        **_written_name(run),
+        "kind": run.kind,
         "units": run.units,
         "failed": run.failed,
-        **({"cut": run.cut} if run.cut else {}),
-        **({"start_ns": run.start_ns} if run.start_ns else {}),
-        **({"effective": run.size} if run.size < run.units else {}),
-        **({"origin": RunForm.HISTOGRAMS.value} if run.has_histograms_only else {}),
-        **({"notes": list(run.notes)} if run.notes else {}),
+        **_written_details(run),
         "conditions": dict(run.conditions),
-        "profile": {
-            name: value
-            for name, value in asdict(run.profile).items()
-            if value is not None and value != ()
-        },
+        "profile": _written_profile(run.profile),
         **_written_strata(stored_strata(run)),
         "targets": [
             {"metric": each.metric, "percentile": each.percentile, "limit_ns": each.limit_ns}
             for each in run.targets
         ],
-        "bands": {
-            name: {
-                "mean_ns": round(band.value_ns),
-                "requests": band.size,
-                **({} if band.fraction is None else {"fraction": band.fraction}),
-                "segments_ns": {each: round(ns) for each, ns in band.segments_ns.items()},
-            }
-            for name, band in bands.items()
-            if band is not None
-        },
-        "histograms": {
-            name: {
-                **_written_sample(sample),
-                **({} if sample.upper is None else {"upper": _written_sample(sample.upper)}),
-            }
-            for name, sample in run.samples.items()
-        },
+        "bands": {name: _written_band(band) for name, band in bands.items() if band is not None},
+        "histograms": {name: _written_sample(sample) for name, sample in run.samples.items()},
     }
 
 
-def _written_strata(strata: Sequence[Stratum]) -> dict[str, object]:
+def _written_name(run: Run) -> _RunName:
+    # A run that was itself read from a baseline has the name of that file before its own.
+    name = run.name.rpartition(": ")[2] if run.form is RunForm.BASELINE else run.name
+    written: _RunName = {"name": Path(name).name}
+    if run.recording:
+        written["recording"] = run.recording
+    return written
+
+
+def _written_details(run: Run) -> _Details:
+    """Return the fields that most runs do not need."""
+    written: _Details = {}
+    if run.cut:
+        written["cut"] = run.cut
+    if run.start_ns:
+        written["start_ns"] = run.start_ns
+    if run.size < run.units:
+        written["effective"] = run.size
+    if run.has_histograms_only:
+        written["origin"] = RunForm.HISTOGRAMS
+    if run.notes:
+        written["notes"] = list(run.notes)
+    return written
+
+
+def _written_profile(profile: Profile) -> BaselineProfile:
+    known = {
+        name: value for name, value in asdict(profile).items() if value is not None and value != ()
+    }
+    # Its fields have the names of those of a profile.
+    return cast("BaselineProfile", known)
+
+
+def _written_strata(strata: Sequence[Stratum]) -> _Strata:
     """Return the mix; nothing if it is unknown, or has so many kinds that it is no mix."""
     if not 0 < len(strata) <= _MAX_STRATA:
         return {}
+    return {"mix": [_written_stratum(each) for each in strata]}
+
+
+def _written_stratum(stratum: Stratum) -> BaselineStratum:
+    attributes = dict(stratum.attributes)
+    if stratum.streamed is None:
+        return {"attributes": attributes, "requests": stratum.requests}
     return {
-        "mix": [
-            {
-                "attributes": dict(each.attributes),
-                **({} if each.streamed is None else {"streamed": each.streamed}),
-                "requests": each.requests,
-            }
-            for each in strata
-        ]
+        "attributes": attributes,
+        "streamed": stratum.streamed,
+        "requests": stratum.requests,
     }
 
 
-def _written_sample(sample: WeightedSample) -> dict[str, object]:
+def _written_band(band: Band) -> BaselineBand:
+    mean_ns = round(band.value_ns)
+    segments_ns = {each: round(ns) for each, ns in band.segments_ns.items()}
+    if band.fraction is None:
+        return {"mean_ns": mean_ns, "requests": band.size, "segments_ns": segments_ns}
+    return {
+        "mean_ns": mean_ns,
+        "requests": band.size,
+        "fraction": band.fraction,
+        "segments_ns": segments_ns,
+    }
+
+
+def _written_sample(sample: WeightedSample) -> BaselineSample:
+    written: BaselineSample = {**_written_values(sample)}
+    if sample.upper is not None:
+        written["upper"] = _written_values(sample.upper)
+    return written
+
+
+def _written_values(sample: WeightedSample) -> BaselineValues:
     """
     Return a sample as counts.
 

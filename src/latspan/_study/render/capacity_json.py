@@ -8,15 +8,127 @@ or if there is no projection.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Annotated, Final, Literal, TypedDict
 
-from latspan._study.capacity import CapacityStudy, Projection
+from latspan._model.segments import Kind
+from latspan._study.capacity import CapacityStudy, Label, Projection
+from latspan._study.fields import Count, Percentile, Seconds
 
 CAPACITY_SCHEMA: Final = "latspan.capacity/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
 
-def capacity_document(study: CapacityStudy) -> dict[str, object]:
+class CapacityGoal(TypedDict):
+    """The percentile, and its limit."""
+
+    metric: str
+    percentile: Percentile
+    limit_s: Seconds | None
+
+
+class MeasuredRung(TypedDict):
+    """Percentile at one load that was measured."""
+
+    rate_per_s: Annotated[float, "Offered load: mean rate of the measured arrivals"]
+    value_s: Seconds | None
+    low_s: Seconds | None
+    high_s: Seconds | None
+    requests: Count
+    failed: Count
+    saturated: Annotated[bool, "Whether it offered more than the system can do"]
+
+
+class SaturatedThroughput(TypedDict):
+    """Throughput of the saturated system."""
+
+    per_s: float
+    low_per_s: float
+    high_per_s: float
+
+
+LoadKnee = TypedDict(
+    "LoadKnee",
+    {
+        "per_s": float | None,
+        "low_per_s": float,
+        "high_per_s": Annotated[float | None, "null if it is unbounded"],
+        "from": Literal["model", "rungs"],
+    },
+)
+
+
+class LoadHeadroom(TypedDict):
+    """Loads that the system can have."""
+
+    comfortable_per_s: Annotated[float | None, "Load at 80 % of the capacity"]
+    within_limit_per_s: Annotated[
+        float | None,
+        "Highest load up to which no range exceeds the limit, below the refused loads",
+    ]
+    current_per_s: float | None
+    times: Annotated[float | None, "How many times the load of today that is"]
+
+
+class ProjectedPercentile(TypedDict):
+    """Range of the percentile at a load."""
+
+    rate_per_s: float
+    label: Label
+    low_s: Seconds | None
+    high_s: Seconds | None
+    utilization: float | None
+    reason: Annotated[str | None, "Why it is refused"]
+
+
+class HeldOutRung(TypedDict):
+    """Projection to a rung that was measured and not used."""
+
+    rate_per_s: float
+    measured_s: Seconds | None
+    projected_s: Seconds
+    low_s: Seconds
+    high_s: Seconds
+    ratio: float | None
+
+
+class ProjectionRefusal(TypedDict):
+    """Why nothing can be projected."""
+
+    reason: str
+    hint: str | None
+
+
+class CapacityDocument(TypedDict):
+    """
+    Latency against load: latspan capacity --json.
+
+    Times are seconds and loads are requests per second. A time is null if it falls on failed
+    requests.
+    """
+
+    schema: Literal["latspan.capacity/1"]
+    name: str
+    kind: Kind
+    goal: CapacityGoal
+    rungs: list[MeasuredRung]
+    capacity: Annotated[
+        SaturatedThroughput | None,
+        "Throughput of the saturated system; null if no rung saturated it",
+    ]
+    knee: Annotated[
+        LoadKnee | None, "Load above which the percentile grows steeply; null if it is unknown"
+    ]
+    headroom: LoadHeadroom
+    projections: list[ProjectedPercentile]
+    held_out: Annotated[
+        HeldOutRung | None,
+        "Projection to a rung that was measured and not used; null without one",
+    ]
+    refusal: Annotated[ProjectionRefusal | None, "Why nothing can be projected; null otherwise"]
+    notes: list[str]
+
+
+def capacity_document(study: CapacityStudy) -> CapacityDocument:
     """
     Return the capacity of a system as plain data, ready for ``json.dumps``.
 
@@ -27,7 +139,7 @@ def capacity_document(study: CapacityStudy) -> dict[str, object]:
     return {
         "schema": CAPACITY_SCHEMA,
         "name": study.name,
-        "kind": study.kind.value,
+        "kind": study.kind,
         "goal": {
             "metric": study.metric,
             "percentile": study.percentile,
@@ -84,10 +196,10 @@ def capacity_document(study: CapacityStudy) -> dict[str, object]:
     }
 
 
-def _projection(each: Projection) -> dict[str, object]:
+def _projection(each: Projection) -> ProjectedPercentile:
     return {
         "rate_per_s": each.rate_per_s,
-        "label": each.label.value,
+        "label": each.label,
         "low_s": _known(each.low_s),
         "high_s": _known(each.high_s),
         "utilization": each.utilization,

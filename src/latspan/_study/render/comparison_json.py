@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 from xml.etree import ElementTree as ET
 
 from latspan._base.nanoseconds import to_seconds
 from latspan._base.shown import printable
+from latspan._model.segments import Kind
 from latspan._model.text import difference, in_words
 from latspan._model.units import milliseconds
 from latspan._study.compare import (
@@ -23,7 +24,9 @@ from latspan._study.compare import (
     Judgement,
     PercentileChange,
     PercentileRow,
+    Weight,
 )
+from latspan._study.fields import Count, Fraction, Items, Limits, Percentile, Seconds
 from latspan._study.render.comparison import change_of, ends_of, interval_of
 from latspan._study.render.markdown import escaped
 from latspan._study.stats import Verdict
@@ -32,9 +35,155 @@ COMPARISON_SCHEMA: Final = "latspan.comparison/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
 
+class ComparisonGoal(TypedDict):
+    """The percentile that is compared."""
+
+    metric: str
+    percentile: Percentile
+    margin: Annotated[float, "Ratio up to which it is no worse"]
+    limit_s: Seconds | None
+
+
+class ComparedSide(TypedDict):
+    """Runs of one side."""
+
+    runs: Annotated[int, Limits(minimum=1)]
+    units: Annotated[Count, "Requests or calls, failed ones included"]
+    failed: Annotated[Fraction, "Fraction of the units"]
+    cut: Annotated[Fraction, "Fraction of the units that were given up"]
+
+
+class ConditionDifference(TypedDict):
+    """A condition in which the sides differ."""
+
+    name: Annotated[str, "Name for --changed"]
+    before: str
+    after: str
+    explains: Annotated[bool, "Whether it can explain a change by itself"]
+    accepted: Annotated[bool, "Whether it is the change that was made"]
+
+
+class _LowerEnds(TypedDict):
+    before_at_least_s: NotRequired[
+        Annotated[Seconds, "Lower end, if requests that were given up leave the percentile open"]
+    ]
+    after_at_least_s: NotRequired[Seconds]
+
+
+class ComparedPercentile(_LowerEnds):
+    """A percentile of a metric or of a segment, before and after."""
+
+    metric: Annotated[str, "segment for a segment"]
+    segment: str | None
+    percentile: Percentile
+    before_s: Annotated[Seconds | None, "Geometric mean over the runs"]
+    after_s: Seconds | None
+    ratio: float | None
+    low: Annotated[float | None, "Lower end of the 95 % interval of the ratio"]
+    high: float | None
+    margin: float
+    change: PercentileChange
+    values: Annotated[list[Count], Items(minimum=2, maximum=2), "Number of values of each side"]
+    runs_s: Annotated[
+        list[list[Seconds | None]],
+        Items(minimum=2, maximum=2),
+        "Percentile of each run of each side",
+    ]
+
+
+class RequestMix(TypedDict):
+    """Fraction of each kind of requests, by route, model and other attributes."""
+
+    before: dict[str, Fraction]
+    after: dict[str, Fraction]
+    changed: Annotated[bool, "Whether it changed by more than chance and tolerance"]
+
+
+class ComparedSegment(TypedDict):
+    """Mean time of the slow requests in a segment."""
+
+    segment: str
+    before_s: Seconds
+    after_s: Seconds
+    low_s: Annotated[float | None, "95 % interval of the difference"]
+    high_s: float | None
+    real: Annotated[bool, "Whether it is more than chance"]
+
+
+class ChangeExplanation(TypedDict):
+    """Division of a change among segments."""
+
+    before_s: Annotated[Seconds, "Mean time of the slow requests"]
+    after_s: Seconds
+    leading: Annotated[str | None, "Segment that explains the change"]
+    segments: list[ComparedSegment]
+
+
+class ComparedTarget(TypedDict):
+    """Verdict on the limit after the change."""
+
+    verdict: Verdict
+    requests: Count
+    misses: Count
+    needed: Annotated[Count, "Further requests without a miss"]
+    met_in_runs: Count
+
+
+class ComparedUnits(TypedDict):
+    """Comparison of all requests or calls, or of a group of them."""
+
+    judgement: Judgement
+    sentence: str
+    makes_claim: Annotated[bool, "Whether there are enough runs for a claim"]
+    attributable: Annotated[bool, "Whether at most one thing was changed"]
+    goal: ComparisonGoal
+    kind: Kind
+    before: ComparedSide
+    after: ComparedSide
+    differences: Annotated[
+        list[ConditionDifference], "Conditions that differ, those that explain a change first"
+    ]
+    rows: Annotated[
+        list[ComparedPercentile],
+        Items(minimum=1),
+        "Percentiles; the goal is the first, the others are guards",
+    ]
+    more_failures: Annotated[bool, "Whether significantly more requests fail after"]
+    more_cut: Annotated[bool, "Whether significantly more requests are given up after"]
+    mix: Annotated[RequestMix | None, "null if it is unknown"]
+    explanation: Annotated[
+        ChangeExplanation | None,
+        "Division of the change among segments; null if they are unknown",
+    ]
+    target: Annotated[
+        ComparedTarget | None, "Verdict on the limit after the change; null without a limit"
+    ]
+    runs_needed: Annotated[int | None, "Runs per side that would probably decide"]
+    exact_p: Annotated[float | None, "P-value of the exact permutation of the runs"]
+    notes: list[str]
+
+
+class ComparedGroup(ComparedUnits):
+    """Comparison of the requests with one value of an attribute."""
+
+    attribute: str
+    value: str
+
+
+class ComparisonDocument(ComparedUnits):
+    """
+    Whether requests became faster, or it is chance: latspan compare --json.
+
+    Times are seconds. A time is null if it falls on failed requests or if there are too few values.
+    """
+
+    schema: Literal["latspan.comparison/1"]
+    groups: Annotated[list[ComparedGroup], "One comparison per value of the attribute of --by"]
+
+
 def comparison_document(
     comparison: Comparison, groups: Sequence[Comparison] = ()
-) -> dict[str, object]:
+) -> ComparisonDocument:
     """
     Return a comparison as plain data, ready for ``json.dumps``.
 
@@ -53,10 +202,10 @@ def comparison_document(
     }
 
 
-def _one(found: Comparison) -> dict[str, object]:
+def _one(found: Comparison) -> ComparedUnits:
     asked, target = found.question, found.target
     return {
-        "judgement": found.judgement.value,
+        "judgement": found.judgement,
         "sentence": found.sentence,
         "makes_claim": found.makes_claim,
         "attributable": found.is_attributable,
@@ -66,7 +215,7 @@ def _one(found: Comparison) -> dict[str, object]:
             "margin": found.goal.margin,
             "limit_s": None if asked.limit_ns is None else to_seconds(asked.limit_ns),
         },
-        "kind": found.kind.value,
+        "kind": found.kind,
         "before": {
             "runs": found.runs[0],
             "units": found.units[0],
@@ -84,7 +233,7 @@ def _one(found: Comparison) -> dict[str, object]:
                 "name": each.name,
                 "before": each.before,
                 "after": each.after,
-                "explains": each.weight.value == "explains",
+                "explains": each.weight is Weight.EXPLAINS,
                 "accepted": each.accepted,
             }
             for each in found.differences
@@ -103,7 +252,7 @@ def _one(found: Comparison) -> dict[str, object]:
         "target": None
         if target is None
         else {
-            "verdict": target.verdict.value,
+            "verdict": target.verdict,
             "requests": target.requests,
             "misses": target.misses,
             "needed": target.needed,
@@ -115,7 +264,7 @@ def _one(found: Comparison) -> dict[str, object]:
     }
 
 
-def _row(row: PercentileRow) -> dict[str, object]:
+def _row(row: PercentileRow) -> ComparedPercentile:
     high_ns = row.high_ns or (row.before_ns, row.after_ns)
     return {
         "metric": "segment" if row.is_segment else row.name,
@@ -128,7 +277,7 @@ def _row(row: PercentileRow) -> dict[str, object]:
         "low": row.low,
         "high": None if row.high is None or math.isinf(row.high) else row.high,
         "margin": row.margin,
-        "change": row.change.value,
+        "change": row.change,
         "values": list(row.counts),
         "runs_s": [[_seconds(each) for each in side] for side in row.single],
     }
@@ -139,21 +288,20 @@ def _known(low_ns: float, high_ns: float) -> float | None:
     return _seconds(low_ns) if low_ns == high_ns else None
 
 
-def _lower_ends(row: PercentileRow, high_ns: tuple[float, float]) -> dict[str, float | None]:
-    return {
-        f"{side}_at_least_s": _seconds(low)
-        for side, low, high in zip(
-            ("before", "after"), (row.before_ns, row.after_ns), high_ns, strict=True
-        )
-        if low < high
-    }
+def _lower_ends(row: PercentileRow, high_ns: tuple[float, float]) -> _LowerEnds:
+    ends: _LowerEnds = {}
+    if row.before_ns < high_ns[0]:
+        ends["before_at_least_s"] = to_seconds(row.before_ns)
+    if row.after_ns < high_ns[1]:
+        ends["after_at_least_s"] = to_seconds(row.after_ns)
+    return ends
 
 
 def _seconds(value_ns: float) -> float | None:
     return to_seconds(value_ns) if math.isfinite(value_ns) else None
 
 
-def _explanation(explanation: Explanation) -> dict[str, object]:
+def _explanation(explanation: Explanation) -> ChangeExplanation:
     return {
         "before_s": to_seconds(explanation.before_ns),
         "after_s": to_seconds(explanation.after_ns),

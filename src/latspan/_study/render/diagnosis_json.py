@@ -16,7 +16,7 @@ from latspan._model.segments import Kind
 from latspan._model.text import percent
 from latspan._model.units import milliseconds
 from latspan._study.diagnose import Cause, Conclusion, Diagnosis
-from latspan._study.render.fields import Count, Percentile, Seconds
+from latspan._study.fields import Count, Percentile, Seconds
 from latspan._study.render.markdown import escaped
 from latspan._study.stats import Verdict
 

@@ -9,12 +9,13 @@ has too few values. The count, the sum, the minimum and the maximum are those of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final, Literal, TypedDict
 
 from latspan._model.units import MetricUnit
+from latspan._study.fields import Count, Limits
 from latspan._study.render.histogram_rows import (
-    PERCENTILES,
     HistogramRow,
+    Percentiles,
     RowKey,
     change,
     paired,
@@ -29,12 +30,111 @@ HISTOGRAM_DIFF_SCHEMA: Final = "latspan.histogram-diff/1"
 """Kind and version of the comparison document."""
 
 
-_UNITS: Final[dict[MetricUnit, str]] = {"s": "ns", "1": "1", "ratio": "1e-9"}
+ValueUnit = Literal["ns", "1", "1e-9"]
+"""Unit of the values of a row: nanoseconds, plain numbers, or billionths."""
+
+_UNITS: Final[dict[MetricUnit, ValueUnit]] = {"s": "ns", "1": "1", "ratio": "1e-9"}
+
+
+class LoggedTime(TypedDict):
+    """Intervals that the files have."""
+
+    intervals: Count
+    start_epoch_ns: Annotated[int | None, "null without an interval"]
+    end_epoch_ns: Annotated[int | None, "null without an interval"]
+
+
+class _RowName(TypedDict):
+    kind: Annotated[str | None, "null if the file does not have it"]
+    side: Annotated[str | None, "null if the file does not have it"]
+    metric: Annotated[str, "segment for a segment"]
+    segment: str | None
+    by: Annotated[dict[str, str | None], "Values of the attributes of --by"]
+    unit: Annotated[ValueUnit, "Unit of the values: nanoseconds, plain numbers or billionths"]
+
+
+_Values = TypedDict(
+    "_Values",
+    {
+        "series": Annotated[Count, "Number of merged series"],
+        "sources": Annotated[list[str], "Sources of the values; empty if they are not known"],
+        "significant_digits": Annotated[int, Limits(minimum=0, maximum=3)],
+        "count": Annotated[Count, "Number of values"],
+        "rejected": Annotated[Count, "Negative values, which are not counted"],
+        "clamped": Annotated[Count, "Values above 24 hours, which count as 24 hours"],
+        "sum": int,
+        "min": int | None,
+        "p50": int | None,
+        "p90": int | None,
+        "p95": int | None,
+        "p99": int | None,
+        "p99.9": int | None,
+        "max": int | None,
+        "cut": Annotated[Count, "Requests that were given up before they had a value"],
+        "failed": Annotated[Count, "Requests that failed"],
+    },
+)
+
+
+class HistogramValues(_Values):
+    """Values of a row."""
+
+
+class ShownRow(_RowName, _Values):
+    """Values of a metric or of a segment."""
+
+
+_Changes = TypedDict(
+    "_Changes",
+    {
+        "p50": float | None,
+        "p90": float | None,
+        "p95": float | None,
+        "p99": float | None,
+        "p99.9": float | None,
+    },
+)
+
+
+class PercentileChanges(_Changes):
+    """Changes of the percentiles as fractions of the values before; null if they are not known."""
+
+
+class DiffRow(_RowName):
+    """Values of a metric or of a segment in both measurements."""
+
+    before: Annotated[HistogramValues | None, "null if only the second measurement has the row"]
+    after: Annotated[HistogramValues | None, "null if only the first measurement has the row"]
+    change: PercentileChanges
+
+
+class HistogramShowDocument(LoggedTime):
+    """
+    Contents of histogram files: latspan histogram show --json.
+
+    A number is null if it is unknown or has too few values.
+    """
+
+    schema: Literal["latspan.histogram-show/1"]
+    rows: list[ShownRow]
+
+
+class HistogramDiffDocument(TypedDict):
+    """
+    Two measurements side by side: latspan histogram diff --json.
+
+    A number is null if it is unknown or has too few values.
+    """
+
+    schema: Literal["latspan.histogram-diff/1"]
+    before: LoggedTime
+    after: LoggedTime
+    rows: list[DiffRow]
 
 
 def histogram_show_document(
     totals: LogTotals, rows: Sequence[HistogramRow], *, by: Sequence[str] = ()
-) -> dict[str, object]:
+) -> HistogramShowDocument:
     """
     Return the contents of files as plain data, ready for ``json.dumps``.
 
@@ -55,7 +155,7 @@ def histogram_diff_document(
     after: tuple[LogTotals, Sequence[HistogramRow]],
     *,
     by: Sequence[str] = (),
-) -> dict[str, object]:
+) -> HistogramDiffDocument:
     """
     Return two measurements side by side as plain data, ready for ``json.dumps``.
 
@@ -73,18 +173,14 @@ def histogram_diff_document(
                 **_named(key, by),
                 "before": None if old is None else _values(old),
                 "after": None if new is None else _values(new),
-                "change": {
-                    f"p{percentile}": change(was[percentile], now[percentile])
-                    for percentile in PERCENTILES
-                },
+                "change": _changes(percentiles_of(old), percentiles_of(new)),
             }
             for key, old, new in paired(before[1], after[1])
-            for was, now in [(percentiles_of(old), percentiles_of(new))]
         ],
     }
 
 
-def _span(totals: LogTotals) -> dict[str, object]:
+def _span(totals: LogTotals) -> LoggedTime:
     return {
         "intervals": totals.intervals,
         "start_epoch_ns": totals.start_epoch_ns if totals.intervals else None,
@@ -92,7 +188,7 @@ def _span(totals: LogTotals) -> dict[str, object]:
     }
 
 
-def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
+def _named(key: RowKey, by: Sequence[str]) -> _RowName:
     return {
         "kind": key.kind,
         "side": key.side,
@@ -103,13 +199,33 @@ def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _values(row: HistogramRow) -> dict[str, object]:
+def _values(row: HistogramRow) -> HistogramValues:
+    seen, percentiles = row.histogram, percentiles_of(row)
     return {
         "series": row.series,
         "sources": list(row.sources),
         "significant_digits": row.precision.significant_digits,
-        **row.histogram.to_dict(PERCENTILES),
-        **{f"p{percentile}": value for percentile, value in percentiles_of(row).items()},
+        "count": seen.count,
+        "rejected": seen.rejected,
+        "clamped": seen.clamped,
+        "sum": seen.sum_ns,
+        "min": seen.min_ns if seen.count else None,
+        "p50": percentiles[50],
+        "p90": percentiles[90],
+        "p95": percentiles[95],
+        "p99": percentiles[99],
+        "p99.9": percentiles[99.9],
+        "max": seen.max_ns if seen.count else None,
         "cut": row.population.cut,
         "failed": row.population.failed,
+    }
+
+
+def _changes(before: Percentiles, after: Percentiles) -> PercentileChanges:
+    return {
+        "p50": change(before[50], after[50]),
+        "p90": change(before[90], after[90]),
+        "p95": change(before[95], after[95]),
+        "p99": change(before[99], after[99]),
+        "p99.9": change(before[99.9], after[99.9]),
     }

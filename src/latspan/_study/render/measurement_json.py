@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal, TypedDict
 
 from latspan._base.nanoseconds import to_seconds
 from latspan._model.segments import Kind
+from latspan._study.fields import Count, Limits, Percentile, Seconds
 from latspan._study.measurement import Latency, Measurement, Origin, StepSummary, TargetResult
-from latspan._study.render.fields import Count, Limits, Percentile, Seconds
 from latspan._study.stats import Verdict
 
 MEASUREMENT_SCHEMA: Final = "latspan.measurement/1"

@@ -7,26 +7,110 @@ undefined, has too few values, or depends on values of requests that were given 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from latspan._base.nanoseconds import to_seconds
 from latspan._model.metrics import DURATION, LATENCY_METRICS, Metric
 from latspan._model.recording import Distribution, RequestRecord, Snapshot
+from latspan._model.segments import Kind, Outcome, Source
+from latspan._model.tokens import TokenSource
 from latspan._model.units import TimeUnit, in_metric_unit
+from latspan._study.fields import Count
 from latspan._study.render.group import Group, calls_in, requests_in, served_in
 from latspan._study.render.slow import sentence, slowest_tenth
 
 DEMO_SCHEMA: Final = "latspan.demo/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
-_PERCENTILES: Final = (50, 95, 99)
+
+class ReportedSegment(TypedDict):
+    """Time of a request in one segment."""
+
+    name: str
+    duration_ns: Count
+    source: Source
+
+
+class ReportedTokens(TypedDict):
+    """Token counts of a request; null if they are not known."""
+
+    input: Count | None
+    cached: Count | None
+    output: Count | None
+    reasoning: Count | None
+    source: TokenSource
+
+
+class ReportedRequest(TypedDict):
+    """One request or call."""
+
+    duration_ns: Count
+    outcome: Outcome
+    segments: list[ReportedSegment]
+    metrics: Annotated[dict[str, float | None], "Seconds, a count or a ratio, by metric"]
+    tokens: ReportedTokens
+
+
+class SegmentSummary(TypedDict):
+    """A segment of all requests."""
+
+    name: str
+    n: Annotated[Count, "Number of values"]
+    p50_ns: Count | None
+    p95_ns: Count | None
+    p99_ns: Count | None
+    slow_share: Annotated[float | None, "Share of the time of the slowest tenth of the requests"]
+
+
+class MetricSummary(TypedDict):
+    """A metric of all requests, in seconds, as a count or as a ratio."""
+
+    n: Annotated[Count, "Number of values"]
+    failed: Annotated[Count, "Requests that failed before the value was known"]
+    cut: Annotated[Count, "Requests that were given up before the value was known"]
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class ReportSummary(TypedDict):
+    """All requests together."""
+
+    segments: list[SegmentSummary]
+    metrics: dict[str, MetricSummary]
+    sentence: str
+
+
+class _ReportedUnits(TypedDict):
+    kind: Annotated[Kind, "What is counted"]
+    requests: list[ReportedRequest]
+    summary: ReportSummary
+
+
+class ReportedGroup(_ReportedUnits):
+    """Requests with one value of an attribute."""
+
+    attribute: str
+    value: str
+
+
+class DemoDocument(_ReportedUnits):
+    """
+    Where the time of requests went: latspan report --json and latspan demo --json.
+
+    Times of segments are integer nanoseconds, metrics are seconds. A number is null if it is
+    undefined, has too few values, or depends on values of requests that were given up or failed.
+    """
+
+    schema: Literal["latspan.demo/1"]
+    groups: NotRequired[Annotated[list[ReportedGroup], "With --by, one per value of the attribute"]]
 
 
 def demo_document(
     snapshot: Snapshot, by: str | None = None, parts: Mapping[str, Snapshot] = MappingProxyType({})
-) -> dict[str, object]:
+) -> DemoDocument:
     """
     Return the calls of a snapshot and their summary as plain data, ready for ``json.dumps``.
 
@@ -37,7 +121,7 @@ def demo_document(
         by: Attribute by whose values it was divided, if it was.
         parts: Part of the snapshot for each value.
     """
-    document: dict[str, object] = {"schema": DEMO_SCHEMA, **_one(snapshot)}
+    document: DemoDocument = {"schema": DEMO_SCHEMA, **_one(snapshot)}
     if by is not None:
         document["groups"] = [
             {"attribute": by, "value": value, **_one(part)} for value, part in parts.items()
@@ -45,12 +129,12 @@ def demo_document(
     return document
 
 
-def _one(snapshot: Snapshot) -> dict[str, object]:
+def _one(snapshot: Snapshot) -> _ReportedUnits:
     calls = calls_in(snapshot)
     others = (group_in(snapshot) for group_in in (requests_in, served_in))
     group = calls if calls.total else next((each for each in others if each.total), calls)
     return {
-        "kind": group.kind.value,
+        "kind": group.kind,
         "requests": [_request(record) for record in group.records],
         "summary": {
             "segments": _segments(group),
@@ -67,12 +151,12 @@ def _one(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def _request(call: RequestRecord) -> dict[str, object]:
+def _request(call: RequestRecord) -> ReportedRequest:
     return {
         "duration_ns": call.duration_ns,
-        "outcome": call.outcome.value,
+        "outcome": call.outcome,
         "segments": [
-            {"name": total.name, "duration_ns": total.duration_ns, "source": total.source.value}
+            {"name": total.name, "duration_ns": total.duration_ns, "source": total.source}
             for total in call.segment_totals
         ],
         "metrics": {
@@ -85,7 +169,7 @@ def _request(call: RequestRecord) -> dict[str, object]:
             "cached": call.tokens.cached,
             "output": call.tokens.output,
             "reasoning": call.tokens.reasoning,
-            "source": call.tokens.source.value,
+            "source": call.tokens.source,
         },
     }
 
@@ -99,31 +183,37 @@ def _single_value(call: RequestRecord, metric: Metric) -> float | None:
     return in_metric_unit(value.value, metric.unit)
 
 
-def _segments(group: Group) -> list[dict[str, object]]:
+def _segments(group: Group) -> list[SegmentSummary]:
     slowest = slowest_tenth(group.records)
-    rows: list[dict[str, object]] = []
+    rows: list[SegmentSummary] = []
     for name in group.snapshot.segments():
         values = group.snapshot.segment(name, kind=group.kind)
         if values.count():
-            row: dict[str, object] = {"name": name, "n": values.count()}
-            for key, value in zip(
-                ("p50_ns", "p95_ns", "p99_ns"), _known(values, "ns"), strict=True
-            ):
-                row[key] = None if value is None else round(value)
-            rows.append({**row, "slow_share": slowest.share(name)})
+            rows.append(
+                {
+                    "name": name,
+                    "n": values.count(),
+                    "p50_ns": _nanoseconds(values, 50),
+                    "p95_ns": _nanoseconds(values, 95),
+                    "p99_ns": _nanoseconds(values, 99),
+                    "slow_share": slowest.share(name),
+                }
+            )
     return rows
 
 
-def _metric(values: Distribution, metric: Metric) -> dict[str, object]:
+def _nanoseconds(values: Distribution, percentile: float) -> int | None:
+    value = values.percentile(percentile, unit="ns", default=None)
+    return None if value is None else round(value)
+
+
+def _metric(values: Distribution, metric: Metric) -> MetricSummary:
     unit: TimeUnit = "s" if metric.unit == "s" else "ns"
-    percentiles = zip(("p50", "p95", "p99"), _known(values, unit), strict=True)
     return {
         "n": values.count(),
         "failed": values.failed(),
         "cut": values.cut(),
-        **dict(percentiles),
+        "p50": values.percentile(50, unit=unit, default=None),
+        "p95": values.percentile(95, unit=unit, default=None),
+        "p99": values.percentile(99, unit=unit, default=None),
     }
-
-
-def _known(values: Distribution, unit: TimeUnit) -> Sequence[float | None]:
-    return [values.percentile(each, unit=unit, default=None) for each in _PERCENTILES]

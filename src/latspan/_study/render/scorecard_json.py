@@ -9,19 +9,121 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Final
+from typing import Annotated, Final, Literal, TypedDict
 
 from latspan._model.censoring import Bounds
 from latspan._model.goals import Target
-from latspan._model.segments import Outcome
-from latspan._study.scorecard import Card, Figures, PeriodRow, Ratio, Scorecard
+from latspan._model.segments import Kind, Outcome, Side
+from latspan._study.fields import Count, Percentile
+from latspan._study.scorecard import Card, Cycle, Figures, PeriodRow, Ratio, Scorecard
+from latspan._study.stats import Verdict
 
 SCORECARD_SCHEMA: Final = "latspan.scorecard/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
 
 
-def scorecard_document(scorecard: Scorecard, notes: Sequence[str] = ()) -> dict[str, object]:
+_PercentileName = Literal["p50", "p95"]
+
+
+class ScorecardTarget(TypedDict):
+    """A target that the requests of a card have."""
+
+    metric: str
+    percentile: Percentile
+    limit_ns: int
+    owner: str
+
+
+class MetricFigures(TypedDict):
+    """Percentiles of a metric in one period."""
+
+    count: Count
+    cut: Annotated[Count, "Requests that were given up before their value was known"]
+    failed: Annotated[Count, "Requests that never had a value"]
+    p50: Annotated[float | None, "Nanoseconds; null if unknown"]
+    p95: Annotated[float | None, "Nanoseconds; null if unknown"]
+    at_least: Annotated[
+        dict[str, float],
+        "Lower ends of percentiles that are not known, in nanoseconds, for example p95",
+    ]
+    unbounded: Annotated[list[_PercentileName], "Percentiles that fall on failed requests"]
+
+
+class RequestRatio(TypedDict):
+    """Requests that count, as a fraction of all."""
+
+    count: Count
+    of: Count
+    ratio: float | None
+    low: Annotated[float | None, "Lower end of the 95 % interval"]
+    high: float | None
+    undecided: Annotated[
+        Count, "Further requests that may count or not, because their callers gave them up"
+    ]
+    most: Annotated[float | None, "The ratio if all of those count"]
+
+
+class JudgedTarget(TypedDict):
+    """Verdict on a target in one period."""
+
+    metric: str
+    percentile: Percentile
+    verdict: Verdict
+    requests: Count
+    misses: Count
+    needed: Count
+    undecided: Count
+
+
+class _PeriodFigures(TypedDict):
+    requests: Annotated[Count, "Intended requests; estimated from Prometheus"]
+    unsent: Count
+    recorded_s: float | None
+    outcomes: dict[str, Count]
+    metrics: dict[str, MetricFigures]
+    timeouts: RequestRatio
+    completed: RequestRatio
+    attainment: RequestRatio | None
+    goodput_per_s: float | None
+    most_goodput_per_s: Annotated[
+        float | None, "Goodput if all requests that were given up before a limit meet it"
+    ]
+    verdicts: Annotated[list[JudgedTarget | None], "One per target; null if it cannot be judged"]
+
+
+class ScorecardPeriod(_PeriodFigures):
+    """Figures of one week or month."""
+
+    cycle: Cycle
+    label: str
+    start_epoch_ns: int
+    end_epoch_ns: int
+
+
+class ScorecardCard(TypedDict):
+    """Figures of the requests of one kind, on one side, with one value of the attribute."""
+
+    group: Annotated[str | None, "Value of the attribute"]
+    kind: Annotated[Kind, "What is counted"]
+    side: Side
+    targets: list[ScorecardTarget]
+    periods: list[ScorecardPeriod]
+
+
+class ScorecardDocument(TypedDict):
+    """
+    Latency and outcomes week by week: latspan scorecard --json.
+
+    Times are integer nanoseconds and ratios are fractions. A field is null if it is unknown.
+    """
+
+    schema: Literal["latspan.scorecard/1"]
+    by: Annotated[str, "Attribute by which requests are grouped"]
+    notes: list[str]
+    cards: list[ScorecardCard]
+
+
+def scorecard_document(scorecard: Scorecard, notes: Sequence[str] = ()) -> ScorecardDocument:
     """
     Return a scorecard as plain data, ready for ``json.dumps``.
 
@@ -37,7 +139,7 @@ def scorecard_document(scorecard: Scorecard, notes: Sequence[str] = ()) -> dict[
     }
 
 
-def _card(card: Card) -> dict[str, object]:
+def _card(card: Card) -> ScorecardCard:
     return {
         "group": card.group,
         "kind": card.kind,
@@ -65,13 +167,13 @@ def _card(card: Card) -> dict[str, object]:
     }
 
 
-def _figures(row: PeriodRow, targets: Sequence[Target]) -> dict[str, object]:
+def _figures(row: PeriodRow, targets: Sequence[Target]) -> _PeriodFigures:
     figures: Figures = row.figures
     return {
         "requests": figures.requests,
         "unsent": figures.unsent,
         "recorded_s": figures.recorded_s,
-        "outcomes": {each.value: number for each in Outcome if (number := figures.outcomes[each])},
+        "outcomes": {each: number for each in Outcome if (number := figures.outcomes[each])},
         "metrics": {
             metric: _metric(figures, metric, values)
             for metric, values in figures.percentiles.items()
@@ -98,16 +200,15 @@ def _figures(row: PeriodRow, targets: Sequence[Target]) -> dict[str, object]:
     }
 
 
-def _metric(
-    figures: Figures, metric: str, values: Mapping[float, Bounds | None]
-) -> dict[str, object]:
-    known = {f"p{percentile}": each for percentile, each in values.items()}
+def _metric(figures: Figures, metric: str, values: Mapping[float, Bounds | None]) -> MetricFigures:
+    counts = figures.counts[metric]
+    known: dict[_PercentileName, Bounds | None] = {"p50": values[50], "p95": values[95]}
     return {
-        **asdict(figures.counts[metric]),
-        **{
-            name: None if each is None or not each.is_known else each.low
-            for name, each in known.items()
-        },
+        "count": counts.count,
+        "cut": counts.cut,
+        "failed": counts.failed,
+        "p50": _known(known["p50"]),
+        "p95": _known(known["p95"]),
         "at_least": {
             name: each.low
             for name, each in known.items()
@@ -119,7 +220,11 @@ def _metric(
     }
 
 
-def _ratio(ratio: Ratio) -> dict[str, object]:
+def _known(value: Bounds | None) -> float | None:
+    return None if value is None or not value.is_known else value.low
+
+
+def _ratio(ratio: Ratio) -> RequestRatio:
     return {
         "count": ratio.count,
         "of": ratio.of,

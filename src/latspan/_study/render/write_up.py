@@ -1,14 +1,13 @@
 """
-Write-up of a pass: what was measured, found, changed and decided, in Markdown and as JSON.
+Write-up of a pass: what was measured, found, changed and decided, in Markdown.
 
 Every number is copied from the results of the inference path, and every statement about intent from
-its file. What neither has is marked as missing, with the command that provides it. The JSON
-document has the schema ``latspan.write_up/1``.
+its file. What neither has is marked as missing, with the command that provides it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any, Final, cast
 
@@ -26,15 +25,11 @@ from latspan._study.loop import (
     criteria_of,
     judgement_of,
     measurement_text,
-    missing_fields,
     next_after_write_up,
 )
 from latspan._study.render.markdown import escaped
 from latspan._study.render.marker import marked
 from latspan._study.render.measurement import load_in_words
-
-WRITE_UP_SCHEMA: Final = "latspan.write_up/1"
-"""Kind and version of the document; a field that changes its meaning increments the version."""
 
 _NOT_STATED: Final = "_not stated_"
 _MAX_TEXT_LENGTH: Final = 2_000
@@ -105,43 +100,6 @@ def _missing_tasks(loop: Loop) -> dict[Task, tuple[str, str]]:
     elif loop.verification is not None and loop.diagnosis is None:
         tasks[Task.DIAGNOSE] = ("a diagnosis before the change", f"latspan diagnose {name}")
     return tasks
-
-
-def write_up_document(
-    loop: Loop, files: Sequence[str], kept: Sequence[str] = ()
-) -> dict[str, object]:
-    """
-    Return a write-up as plain data, ready for ``json.dumps``.
-
-    Args:
-        loop: Where the inference path stands.
-        files: Pages that were written.
-        kept: Pages that a person edited, which were not replaced.
-    """
-    results = {
-        "baseline": loop.baseline,
-        "diagnosis": loop.diagnosis,
-        "verification": loop.verification,
-    }
-    return {
-        "schema": WRITE_UP_SCHEMA,
-        "name": loop.file.stem,
-        "conclusion": conclusion(loop),
-        "files": list(files),
-        "kept": list(kept),
-        "not_stated": list(missing_fields(loop)),
-        "missing": [{"what": what, "command": command} for what, command in missing_of(loop)],
-        **{
-            name: None
-            if result is None
-            else {
-                "created": f"{result.created:%Y-%m-%dT%H:%M:%SZ}",
-                "command": result.command,
-                "document": dict(result.document),
-            }
-            for name, result in results.items()
-        },
-    }
 
 
 def write_up_page(loop: Loop, today: date) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from latspan._study.sweep._judged import Against, PathSweep, SweepAnswer, SweptTarget, judge
 from latspan._study.sweep._memory import (
-    SWEEP_SCHEMA,
     baseline_file,
     last_measured,
     last_sweep,
@@ -20,7 +19,6 @@ from latspan._study.sweep._memory import (
 from latspan._study.sweep._traffic import Traffic, traffic_of
 
 __all__ = [
-    "SWEEP_SCHEMA",
     "Against",
     "PathSweep",
     "SweepAnswer",

@@ -10,9 +10,6 @@ from latspan._study.compare import Run, read_baseline, runs_of_baseline
 from latspan._study.loop import Result, Task
 from latspan.errors import RecordingError
 
-SWEEP_SCHEMA: Final = "latspan.sweep/1"
-"""Kind and version of the document; a field that changes its meaning increments the version."""
-
 _MEASURING: Final = frozenset({Task.MEASURE, Task.WATCH})
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from latspan._study.compare import baseline_document, runs_of_baseline
+from latspan._study.compare import Profile, baseline_document, runs_of_baseline
+from latspan._study.compare._baseline import BaselineProfile
 from latspan.errors import RecordingError
 from support.comparisons import runs
+from support.schemas import validated
 
 
 @pytest.fixture(scope="module")
 def written() -> str:
     """Return the text of a baseline."""
-    return json.dumps(baseline_document(runs(0, 1, count=60)))
+    return json.dumps(validated(baseline_document(runs(0, 1, count=60))))
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,8 @@ def test_a_baseline_of_a_baseline_has_the_names_of_the_first(written: str) -> No
     (again,) = runs_of_baseline(baseline_document([run]), "b.json")
     assert run.name.startswith("a.json: ")
     assert again.name == run.name.replace("a.json", "b.json")
+
+
+def test_a_written_profile_has_the_fields_of_a_profile() -> None:
+    """Its type has each of them once more, with a description."""
+    assert list(BaselineProfile.__annotations__) == [each.name for each in fields(Profile)]

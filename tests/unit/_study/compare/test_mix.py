@@ -26,6 +26,7 @@ from latspan.errors import RecordingError
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment
 from support.comparisons import records, runs
+from support.schemas import validated
 
 P50: Final = Question("duration", 50)
 P95: Final = Question("duration", 95)
@@ -76,7 +77,8 @@ def test_more_requests_of_a_fast_route_are_no_improvement() -> None:
 def test_a_baseline_keeps_the_mix() -> None:
     """The requests after have single requests, so they are weighted as without a baseline."""
     before, after = _sides(MOSTLY_SLOW, MOSTLY_FAST)
-    stored = runs_of_baseline(json.loads(json.dumps(baseline_document(before))), "b.json")
+    document = validated(baseline_document(before))
+    stored = runs_of_baseline(json.loads(json.dumps(document)), "b.json")
 
     found = compare(stored, after, P50)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from latspan import Kind, Snapshot, Source
 from latspan._study.render.report_json import DEMO_SCHEMA, demo_document
 from latspan.integrations import Outcome
 from latspan.testing import RequestRecord
+from support.schemas import validated
 
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
 
@@ -93,14 +95,14 @@ def test_the_document_of_one_unstreamed_call(
             "sentence": "The only call spent 99 % of its time in server_wait (waiting for the"
             " server, which reports no times; unknown) (it ended as error).",
         },
-    } == demo_document(snapshot_of([only]))
+    } == validated(demo_document(snapshot_of([only])))
 
 
 def test_p99_is_null_for_forty_calls(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
 ) -> None:
     """Forty values are enough for a p95 but not for a p99; 400 gaps are enough for both."""
-    document = json.loads(json.dumps(demo_document(snapshot_of(forty_calls)), allow_nan=False))
+    document: Any = validated(demo_document(snapshot_of(forty_calls)))
     (queue,) = (row for row in document["summary"]["segments"] if row["name"] == "queue")
     gaps = document["summary"]["metrics"]["chunk_gap"]
 

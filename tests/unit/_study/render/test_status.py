@@ -11,7 +11,8 @@ from rich.console import Console
 
 from latspan._model.goals import Change
 from latspan._study.loop import Listed
-from latspan._study.render.status import StatusReport, status_document
+from latspan._study.render.status import StatusReport
+from latspan._study.render.status_json import status_document
 from latspan.errors import ConfigError
 from support.loops import Story, chat
 
@@ -32,7 +33,7 @@ def _listed(story: Story) -> Listed:
 def test_an_empty_folder_leads_to_init() -> None:
     """The command is on a line of its own."""
     assert _text(Path(), [])[-1] == "  latspan init chat"
-    document: dict[str, Any] = status_document(Path(), [])
+    document: Any = status_document(Path(), [])
     assert document["next"]["command"] == "latspan init chat"
     assert document["paths"] == []
 
@@ -82,7 +83,7 @@ def test_several_paths_have_an_overview(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert lines[1].split()[:4] == ["chat", "done", "done", "open"]
     assert "broken.toml: line 3 is wrong" in lines
-    document: dict[str, Any] = status_document(Path(), [broken, _listed(story)])
+    document: Any = status_document(Path(), [broken, _listed(story)])
     assert document["paths"][0]["error"] == "line 3 is wrong"
     assert document["next"]["command"] == "latspan measure chat"
     assert status_document(Path(), [broken])["next"] is None

@@ -13,7 +13,8 @@ from latspan._model.goals import Change, QualityCheck, Risk
 from latspan._study.loop import Loop, is_done, next_of
 from latspan._study.render.pages import write_pages
 from latspan._study.render.runbook import guide_page, pull_request_page, runbook_page
-from latspan._study.render.write_up import missing_of, write_up_document, write_up_page
+from latspan._study.render.write_up import missing_of, write_up_page
+from latspan._study.render.write_up_json import write_up_document
 from latspan.errors import ConfigError
 from support.loops import Story, chat
 
