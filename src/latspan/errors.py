@@ -63,8 +63,8 @@ class LatspanError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = printable(message, longest=_MAX_MESSAGE_LENGTH)
-        self.hint = None if hint is None else printable(hint, longest=_MAX_MESSAGE_LENGTH)
+        self.message = printable(message, max_length=_MAX_MESSAGE_LENGTH)
+        self.hint = None if hint is None else printable(hint, max_length=_MAX_MESSAGE_LENGTH)
         super().__init__(self.message)
 
     def __str__(self) -> str:

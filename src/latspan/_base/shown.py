@@ -60,7 +60,7 @@ _SECRET_VARIABLE: Final = re.compile("HEADERS|KEY|TOKEN|SECRET|PASSWORD|CREDENTI
 _ADDRESS_VARIABLE: Final = re.compile("ENDPOINT|URL|PROXY")
 
 
-def printable(text: str, *, longest: int = MAX_SHOWN) -> str:
+def printable(text: str, *, max_length: int = MAX_SHOWN) -> str:
     """
     Return a text on one line, without characters that move a cursor or reverse the text.
 
@@ -70,15 +70,15 @@ def printable(text: str, *, longest: int = MAX_SHOWN) -> str:
 
     Args:
         text: Text from any source.
-        longest: Maximum number of characters to return, at least 3.
+        max_length: Maximum number of characters to return, at least 3.
     """
-    shown = text[: longest + 1]
+    shown = text[: max_length + 1]
     if not shown.isprintable():
         shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
-    return shown if len(shown) <= longest else shown[: longest - len(_CUT)] + _CUT
+    return shown if len(shown) <= max_length else shown[: max_length - len(_CUT)] + _CUT
 
 
-def foreign(text: str, *, longest: int = MAX_SHOWN) -> str:
+def foreign(text: str, *, max_length: int = MAX_SHOWN) -> str:
     """
     Return a foreign text in printable form, without the credentials recognised in it.
 
@@ -87,7 +87,7 @@ def foreign(text: str, *, longest: int = MAX_SHOWN) -> str:
 
     Args:
         text: A server's response, an exception's message, or a value.
-        longest: Maximum number of characters to return, at least 3.
+        max_length: Maximum number of characters to return, at least 3.
     """
     whole = text[:_MAX_SEARCHED]
     if len(text) > _MAX_SEARCHED:
@@ -97,7 +97,7 @@ def foreign(text: str, *, longest: int = MAX_SHOWN) -> str:
     hidden = _WORD.sub(lambda word: _without_credentials(word[0]), whole)
     hidden = _HEADER_VALUE.sub(rf"\1{HIDDEN}", hidden)
     hidden = _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(_without_secret, hidden))
-    return printable(hidden, longest=longest)
+    return printable(hidden, max_length=max_length)
 
 
 def address(text: str) -> str:
@@ -123,7 +123,7 @@ def location(text: str) -> str:
     return address(text) if "://" in text else printable(text)
 
 
-def without_repeats(text: str, secret: str, *, least: int = _MIN_REPEATED) -> str:
+def without_repeats(text: str, secret: str, *, min_length: int = _MIN_REPEATED) -> str:
     """
     Return a foreign text without the parts of a secret that it repeats.
 
@@ -131,16 +131,16 @@ def without_repeats(text: str, secret: str, *, least: int = _MIN_REPEATED) -> st
         text: A server's response, or an exception's message.
         secret: A key or a prompt that the other side has received. If it has fewer than eight
             characters, the text is returned as it is, because any text may contain them.
-        least: Least number of characters in a row that count as a part of the secret.
+        min_length: Least number of characters in a row that count as a part of the secret.
     """
     if len(secret) < _MIN_REPEATED:
         return text
-    least = min(least, len(secret))
+    min_length = min(min_length, len(secret))
     text = text[:_MAX_SEARCHED]
     shown: list[str] = []
     at = 0
     while at < len(text):
-        end = at + least
+        end = at + min_length
         if end > len(text) or text[at:end] not in secret:
             shown.append(text[at])
             at += 1

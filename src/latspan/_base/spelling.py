@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
+def nearest(name: str, known: Iterable[str], *, min_similarity: float = 0.6) -> str | None:
     """
     Return the known name that is most similar to a misspelt one, if one is similar.
 
     Args:
         name: The misspelt name.
         known: The known names.
-        least: Similarity in [0, 1] from which a name counts; it is 0.93 if one of eight letters is
-            missing.
+        min_similarity: Similarity in [0, 1] from which a name counts; it is 0.93 if one of eight
+            letters is missing.
     """
-    return next(iter(by_similarity(name, known, most=1, least=least)), None)
+    return next(iter(by_similarity(name, known, max_count=1, min_similarity=min_similarity)), None)
 
 
-def by_similarity(name: str, known: Iterable[str], *, most: int, least: float = 0.0) -> list[str]:
-    """Return at most ``most`` of the known names, the most similar first."""
+def by_similarity(
+    name: str, known: Iterable[str], *, max_count: int, min_similarity: float = 0.0
+) -> list[str]:
+    """Return at most ``max_count`` of the known names, the most similar first."""
     from difflib import get_close_matches
 
-    return get_close_matches(name, known, most, least)
+    return get_close_matches(name, known, max_count, min_similarity)

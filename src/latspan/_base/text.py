@@ -17,7 +17,7 @@ _SHORT_BITS: Final = 64
 """Size of an integer that is text without further checks, for example of a port."""
 
 
-def text_of(value: object, longest: int = MAX_NAME_LENGTH) -> str:
+def text_of(value: object, max_length: int = MAX_NAME_LENGTH) -> str:
     """
     Return ``value`` as valid Unicode text of a limited length; never raise.
 
@@ -26,13 +26,13 @@ def text_of(value: object, longest: int = MAX_NAME_LENGTH) -> str:
 
     Args:
         value: Usually short ASCII text, which is returned unchanged.
-        longest: Maximum number of characters; the rest is cut.
+        max_length: Maximum number of characters; the rest is cut.
     """
-    if type(value) is str and len(value) <= longest and value.isascii():
+    if type(value) is str and len(value) <= max_length and value.isascii():
         return value
     if type(value) is int and value.bit_length() <= _SHORT_BITS:
-        return str(value)[:longest]
-    return _as_text(value, longest).encode("utf-8", "replace").decode()
+        return str(value)[:max_length]
+    return _as_text(value, max_length).encode("utf-8", "replace").decode()
 
 
 def texts_of(values: Mapping[str, object]) -> dict[str, str]:
@@ -46,13 +46,13 @@ def texts_of(values: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _as_text(value: object, longest: int) -> str:
+def _as_text(value: object, max_length: int) -> str:
     # A subclass of `str` may have a `__str__` that returns another text, as `Enum` does.
     if isinstance(value, str):
-        return str.__str__(value)[:longest]
+        return str.__str__(value)[:max_length]
     if isinstance(value, (bytes, bytearray)):
-        return bytes(value[: 4 * longest]).decode("utf-8", "replace")[:longest]
+        return bytes(value[: 4 * max_length]).decode("utf-8", "replace")[:max_length]
     try:
-        return str(value)[:longest]
+        return str(value)[:max_length]
     except Exception:  # noqa: BLE001 - `__str__` is foreign code and may raise anything
-        return f"<{type(value).__name__}>"[:longest]
+        return f"<{type(value).__name__}>"[:max_length]

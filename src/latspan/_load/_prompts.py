@@ -66,7 +66,7 @@ class Prompt:
     def hidden_in(self, text: str) -> str:
         """Return an error's text without the parts of the prompt that it repeats."""
         for message in self.messages:
-            text = without_repeats(text, _text_in(message), least=_MIN_REPEATED)
+            text = without_repeats(text, _text_in(message), min_length=_MIN_REPEATED)
         return text
 
     def beginning_with(self, text: str) -> Prompt:

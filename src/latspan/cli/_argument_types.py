@@ -48,20 +48,20 @@ def positive_numbers(text: str) -> list[float]:
     return [positive_number(part) for part in text.split(",")]
 
 
-def whole_number(text: str, *, least: int = 0) -> int:
-    """Return a whole number that is at least ``least``."""
+def whole_number(text: str, *, minimum: int = 0) -> int:
+    """Return a whole number that is at least ``minimum``."""
     try:
         number = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
-    if number < least:
-        raise argparse.ArgumentTypeError(f"at least {least}, not {number}")
+    if number < minimum:
+        raise argparse.ArgumentTypeError(f"at least {minimum}, not {number}")
     return number
 
 
 def counting_number(text: str) -> int:
     """Return a whole number from 1 on."""
-    return whole_number(text, least=1)
+    return whole_number(text, minimum=1)
 
 
 def counting_numbers(text: str) -> list[float]:

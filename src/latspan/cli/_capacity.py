@@ -136,7 +136,7 @@ def _newest_ladder(name: str) -> Recording:
     Raises:
         ConfigError: There is none.
     """
-    from latspan._model.recording.folder import is_recording, open_recording
+    from latspan._model.recording.folder import is_recording, load_test_of, open_recording
 
     ladders: list[tuple[str, Recording]] = []
     folders = Path(_FOLDER).iterdir() if Path(_FOLDER).is_dir() else ()
@@ -144,7 +144,7 @@ def _newest_ladder(name: str) -> Recording:
         if not is_recording(folder):
             continue
         recording = open_recording(folder)
-        load_test = recording.load_test
+        load_test = load_test_of(recording.manifest)
         if load_test is not None and load_test.name == name and len(load_test.steps) > 1:
             ladders.append((str(recording.manifest.get("created", "")), recording))
     if not ladders:
@@ -167,8 +167,9 @@ def _goal(
         UnknownNameError: There is no such metric.
     """
     from latspan._model.goals import requested_goal
+    from latspan._model.recording.folder import load_test_of
 
-    load_test = recording.load_test
+    load_test = load_test_of(recording.manifest)
     measured = () if load_test is None else load_test.targets
     targets = measured if path is None else path.targets
     usable = [target for target in targets if target.metric in _METRICS]

@@ -63,7 +63,7 @@ def deliver_output() -> None:
 
 def print_message(line: str) -> None:
     """Print a line to stderr and flush it: stdout may be a file or a slower pipe."""
-    print_lines([printable(line, longest=_MAX_LINE_LENGTH)])
+    print_lines([printable(line, max_length=_MAX_LINE_LENGTH)])
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -111,5 +111,5 @@ def _type_of(setting: Setting) -> tuple[Callable[[str], object], str]:
     if setting.name.endswith(_SECONDS):
         return duration_s, "TIME"
     if setting.form is Form.COUNT:
-        return partial(whole_number, least=int(setting.minimum)), "N"
+        return partial(whole_number, minimum=int(setting.minimum)), "N"
     return positive_number, "X"

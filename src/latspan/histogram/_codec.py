@@ -135,18 +135,18 @@ def decode(text: str) -> Decoded:
     return Decoded(decoded.histogram(), decoded.precision)
 
 
-def decode_buckets(text: str, *, most_bytes: int = MAX_COUNTS_BYTES) -> DecodedBuckets:
+def decode_buckets(text: str, *, max_bytes: int = MAX_COUNTS_BYTES) -> DecodedBuckets:
     """
     Decode the counts of a histogram from text.
 
     Args:
         text: Text as for :func:`decode`.
-        most_bytes: Maximum number of bytes of counts to decode.
+        max_bytes: Maximum number of bytes of counts to decode.
 
     Raises:
-        HistogramFormatError: As for :func:`decode`, or there are more than ``most_bytes``.
+        HistogramFormatError: As for :func:`decode`, or there are more than ``max_bytes``.
     """
-    layout, packed = _unwrapped(text, most_bytes)
+    layout, packed = _unwrapped(text, max_bytes)
     counters = unpack(packed, layout.length)
     if layout.is_ours and (not counters or counters[-1][0] <= index_of(HIGHEST_NS)):
         return DecodedBuckets(tuple(counters), layout.precision, counts_bytes=len(packed))
@@ -178,7 +178,7 @@ def _in_our_buckets(
     )
 
 
-def _unwrapped(text: str, most_bytes: int) -> tuple[Layout, bytes]:
+def _unwrapped(text: str, max_bytes: int) -> tuple[Layout, bytes]:
     """Return a histogram's layout and its decompressed counts."""
     try:
         data = base64.b64decode(text.strip(), validate=True)
@@ -193,17 +193,17 @@ def _unwrapped(text: str, most_bytes: int) -> tuple[Layout, bytes]:
         raise HistogramFormatError(
             f"the histogram has {held:,} bytes instead of {length:,}", hint=_MEND
         )
-    return _inflated(data[_ENVELOPE.size :], most_bytes)
+    return _inflated(data[_ENVELOPE.size :], max_bytes)
 
 
-def _inflated(compressed: bytes, most_bytes: int) -> tuple[Layout, bytes]:
+def _inflated(compressed: bytes, max_bytes: int) -> tuple[Layout, bytes]:
     """Decompress only as many bytes as the header declares."""
     inflate = zlib.decompressobj()
     try:
         header = inflate.decompress(compressed, _HEADER.size)
         if len(header) < _HEADER.size:
             raise HistogramFormatError("the histogram's header is cut short", hint=_MEND)
-        layout, length = _read_header(header, most_bytes)
+        layout, length = _read_header(header, max_bytes)
         packed = inflate.decompress(inflate.unconsumed_tail, length) if length else b""
         rest = inflate.decompress(inflate.unconsumed_tail, 1)
     except zlib.error:
@@ -218,7 +218,7 @@ def _inflated(compressed: bytes, most_bytes: int) -> tuple[Layout, bytes]:
     return layout, packed
 
 
-def _read_header(header: bytes, most_bytes: int) -> tuple[Layout, int]:
+def _read_header(header: bytes, max_bytes: int) -> tuple[Layout, int]:
     """Return the layout and the number of bytes of counts from the header, both validated."""
     # The offset gives the rotation of the writer's array. It is ignored, because counts are written
     # as if the array were not rotated.
@@ -238,7 +238,7 @@ def _read_header(header: bytes, most_bytes: int) -> tuple[Layout, int]:
         raise HistogramFormatError(
             f"the header gives {digits} digits from {lowest:,} on: it is damaged", hint=_MEND
         )
-    most = min(layout.length * _MAX_BYTES_PER_COUNT, most_bytes)
+    most = min(layout.length * _MAX_BYTES_PER_COUNT, max_bytes)
     if length > most:
         raise HistogramFormatError(
             f"the header gives {length:,} bytes of counts, above the limit of {most:,}",

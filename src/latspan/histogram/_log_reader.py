@@ -239,7 +239,7 @@ class _Reading:
         """
         fields = read_data_line(text)
         left = DECODED_AHEAD + DECODED_A_BYTE * self._log.bytes_read - self._decoded_bytes
-        decoded = decode_buckets(fields.text, most_bytes=max(min(left, MAX_COUNTS_BYTES), 0))
+        decoded = decode_buckets(fields.text, max_bytes=max(min(left, MAX_COUNTS_BYTES), 0))
         self._decoded_bytes += decoded.counts_bytes
         return fields, decoded
 

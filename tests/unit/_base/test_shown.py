@@ -101,18 +101,18 @@ def test_a_variable_is_shown_without_secrets(variable: str, value: str, shown: s
 @given(st.text(), st.integers(3, 50))
 def test_shown_text_has_no_control_characters(text: str, longest: int) -> None:
     """No C0 or C1 control character, line end or bidirectional mark, and no more than the limit."""
-    shown = printable(text, longest=longest)
+    shown = printable(text, max_length=longest)
 
     assert len(shown) <= longest
     assert {unicodedata.category(each) for each in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"} == set()
-    assert shown == printable(shown, longest=longest)
+    assert shown == printable(shown, max_length=longest)
     if text.isprintable() and len(text) <= longest:
         assert shown == text
 
 
 @given(st.text())
 def test_foreign_text_is_limited_and_printable(text: str) -> None:
-    shown = foreign(text * 20, longest=40)
+    shown = foreign(text * 20, max_length=40)
 
     assert shown.isprintable()
     assert len(shown) <= 40
@@ -122,7 +122,7 @@ def test_a_long_text_is_not_cut_inside_a_password() -> None:
     """The search for credentials ends at a maximum length, which may be inside an address."""
     for length in range(16_330, 16_390):
         text = "b=" + "x" * length + f" http://user:{SECRET}{SECRET}@host/"
-        squeezed = foreign("api_key=" + text, longest=1_000)
+        squeezed = foreign("api_key=" + text, max_length=1_000)
         assert SECRET[:2] not in squeezed
 
 

@@ -37,29 +37,29 @@ def limited(attributes: Mapping[str, Any], limits: SpanLimits) -> Mapping[str, A
 
 
 def limited_to(
-    attributes: Mapping[str, Any], most: int | None, longest: int | None
+    attributes: Mapping[str, Any], max_count: int | None, max_length: int | None
 ) -> Mapping[str, Any]:
     """
     Return attributes cut to limits, or the same object if they are within them.
 
     Args:
         attributes: Attributes of a span, an event or a link.
-        most: Maximum number of attributes; ``None`` for no limit.
-        longest: Maximum number of characters of a text; ``None`` for no limit.
+        max_count: Maximum number of attributes; ``None`` for no limit.
+        max_length: Maximum number of characters of a text; ``None`` for no limit.
     """
-    if longest is not None:
-        attributes = {name: _cut(value, longest) for name, value in attributes.items()}
-    if most is None or len(attributes) <= most:
+    if max_length is not None:
+        attributes = {name: _cut(value, max_length) for name, value in attributes.items()}
+    if max_count is None or len(attributes) <= max_count:
         return attributes
-    too_many = len(attributes) - most
-    kept = BoundedAttributes(most, dict(islice(attributes.items(), too_many, None)))
+    too_many = len(attributes) - max_count
+    kept = BoundedAttributes(max_count, dict(islice(attributes.items(), too_many, None)))
     kept.dropped = too_many
     return kept
 
 
-def _cut(value: Any, longest: int) -> Any:
+def _cut(value: Any, max_length: int) -> Any:
     if isinstance(value, str):
-        return value[:longest]
+        return value[:max_length]
     if isinstance(value, (list, tuple)):
-        return tuple(_cut(item, longest) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return tuple(_cut(item, max_length) for item in value)  # pyright: ignore[reportUnknownVariableType]
     return value

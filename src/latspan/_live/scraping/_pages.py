@@ -173,11 +173,13 @@ def read_metrics(text: str) -> Sample:
     shares: dict[str, tuple[float, float]] = {}
     for server in _SERVERS:
         for attribute, name in server.gauges.items():
-            values = _possible(series.get(name, ()), most=_MAX_REQUESTS)
+            values = _possible(series.get(name, ()), maximum=_MAX_REQUESTS)
             if values:
                 gauges[attribute] = round(sum(values))
         for attribute, names in server.ratios.items():
-            values = [value for name in names for value in _possible(series.get(name, ()), most=1)]
+            values = [
+                value for name in names for value in _possible(series.get(name, ()), maximum=1)
+            ]
             if values:
                 gauges[attribute] = float(max(values))
         for attribute, (part, whole) in server.shares.items():
@@ -224,15 +226,15 @@ def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, Mapping[str, str], floa
         raise ValueError(f"a line is malformed: {error or type(error).__name__}") from error
 
 
-def _possible(values: Iterable[float], *, most: float) -> list[float]:
-    """Return the plausible values: those from 0 to ``most``, without NaN."""
-    return [value for value in values if 0 <= value <= most]
+def _possible(values: Iterable[float], *, maximum: float) -> list[float]:
+    """Return the plausible values: those from 0 to ``maximum``, without NaN."""
+    return [value for value in values if 0 <= value <= maximum]
 
 
 def _counted(series: Mapping[str, list[float]], name: str) -> float | None:
     """Return the sum of a counter's series, ``None`` if one is implausible or there are none."""
     values = series.get(name.removesuffix(_TOTAL), [])
-    possible = _possible(values, most=_MAX_COUNT)
+    possible = _possible(values, maximum=_MAX_COUNT)
     return sum(possible) if values and len(possible) == len(values) else None
 
 

@@ -124,7 +124,7 @@ class ScrapeTarget:
 
     def _failed(self, what: str) -> None:
         self.history.interrupted()
-        self.trouble = f"{address(self._url)} {foreign(what, longest=_MAX_REASON_LENGTH)}"
+        self.trouble = f"{address(self._url)} {foreign(what, max_length=_MAX_REASON_LENGTH)}"
 
 
 def _read(text: str) -> Sample:

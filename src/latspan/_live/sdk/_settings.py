@@ -48,7 +48,7 @@ def kind_of(field: dataclasses.Field[Any]) -> SettingKind:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that a misspelt one was most likely meant to be, if one is similar."""
-    return _spelling.nearest(name, known, least=_SIMILAR)
+    return _spelling.nearest(name, known, min_similarity=_SIMILAR)
 
 
 def _field(
@@ -80,23 +80,23 @@ def switch(default: bool) -> bool:
     return _field(default, _check_switch, _parse_switch)
 
 
-def number(default: _Value, *, least: float, most: float) -> _Value:
+def number(default: _Value, *, minimum: float, maximum: float) -> _Value:
     """
     Return a field for a number in [least, most].
 
     Args:
         default: Default; if it is ``None``, the setting may be ``None``.
-        least: Minimum, greater than 0.
-        most: Maximum, chosen so that no value computed from the setting overflows.
+        minimum: Minimum, greater than 0.
+        maximum: Maximum, chosen so that no value computed from the setting overflows.
     """
 
     def check(name: str, value: object) -> None:
         if default is None and value is None:
             return
-        if not (_is_number(value) and least <= cast("float", value) <= most):
+        if not (_is_number(value) and minimum <= cast("float", value) <= maximum):
             raise ConfigError(
                 f"{name} is {value!r}",
-                hint=f"use a number greater than 0, from {least:g} to {most:g}",
+                hint=f"use a number greater than 0, from {minimum:g} to {maximum:g}",
             )
 
     return _field(default, check, _parse_number)
@@ -108,23 +108,25 @@ def fraction(default: float) -> float:
 
 
 def integer(
-    default: int, *, least: int, most: float = math.inf, word_for_none: str | None = None
+    default: int, *, minimum: int, maximum: float = math.inf, word_for_none: str | None = None
 ) -> int:
     """
     Return a field for an integer in [least, most].
 
     Args:
         default: Default.
-        least: Minimum.
-        most: Maximum.
+        minimum: Minimum.
+        maximum: Maximum.
         word_for_none: Text of the variable that stands for ``None``, if ``None`` is valid.
     """
 
     def check(name: str, value: object) -> None:
         if value is None and word_for_none:
             return
-        if not (type(value) is int and least <= value <= min(most, sys.maxsize)):
-            reach = f"of {least} or more" if most == math.inf else f"from {least} to {most}"
+        if not (type(value) is int and minimum <= value <= min(maximum, sys.maxsize)):
+            reach = (
+                f"of {minimum} or more" if maximum == math.inf else f"from {minimum} to {maximum}"
+            )
             other = f", or None for {word_for_none}" if word_for_none else ""
             raise ConfigError(f"{name} is {value!r}", hint=f"use an integer {reach}{other}")
 

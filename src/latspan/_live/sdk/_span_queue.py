@@ -85,35 +85,35 @@ class SpanQueue:
                 return True
             return not self._make_room()
 
-    def take(self, most: int, most_bytes: float = math.inf) -> list[Item]:
+    def take(self, max_count: int, max_bytes: float = math.inf) -> list[Item]:
         """
         Take out the oldest spans; pass each to :meth:`forget` or :meth:`give_back` afterwards.
 
         Args:
-            most: Maximum number of spans.
-            most_bytes: Maximum size of all of them together; the first is taken whatever its size.
+            max_count: Maximum number of spans.
+            max_bytes: Maximum size of all of them together; the first is taken whatever its size.
         """
         taken: list[Item] = []
-        while len(taken) < most:
+        while len(taken) < max_count:
             part, size = self._take(
-                min(most - len(taken), _TAKEN_AT_ONCE), most_bytes, is_first=not taken
+                min(max_count - len(taken), _TAKEN_AT_ONCE), max_bytes, is_first=not taken
             )
             if not part:
                 break
-            most_bytes -= size
+            max_bytes -= size
             taken += part
             give_way()
         return taken
 
-    def _take(self, most: int, most_bytes: float, *, is_first: bool) -> tuple[list[Item], int]:
+    def _take(self, max_count: int, max_bytes: float, *, is_first: bool) -> tuple[list[Item], int]:
         """Take out spans, and return them and their size."""
         with self._lock:
             taken: list[Item] = []
             taken_bytes = 0
-            while self._waiting and len(taken) < most:
+            while self._waiting and len(taken) < max_count:
                 span = self._waiting.popleft()
                 size = self._size_of(span)
-                if taken_bytes + size > most_bytes and not (is_first and not taken):
+                if taken_bytes + size > max_bytes and not (is_first and not taken):
                     self._waiting.appendleft(span)
                     break
                 self._bytes -= size

@@ -137,7 +137,7 @@ def parse_percentile_goal(text: str, *, limit_ms: float | None = None) -> Percen
     """
     plain = text.strip().lower().translate(_MICRO)
     found = next(filter(None, (form.fullmatch(plain) for form in _FORMS)), None)
-    shown = printable(text, longest=_MAX_SHOWN)
+    shown = printable(text, max_length=_MAX_SHOWN)
     if found is None or not 1 <= float(found["percentile"]) < 100:
         raise ConfigError(f"'{shown}' is not a goal", hint=_HINT)
     # Raises the error about an unknown name with its own class.

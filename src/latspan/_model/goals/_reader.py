@@ -304,7 +304,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, int | Decimal) else repr(value)
-    return printable(text, longest=_MAX_VALUE_LENGTH)
+    return printable(text, max_length=_MAX_VALUE_LENGTH)
 
 
 def _text(value: object) -> str | None:

@@ -282,7 +282,7 @@ def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
 
 def nearest_values(value: str, candidates: AbstractSet[str]) -> str:
     """Return the candidates most like the value, nearest first, and the number of the others."""
-    shown = by_similarity(value, candidates, most=_SHOWN)
+    shown = by_similarity(value, candidates, max_count=_SHOWN)
     more = len(candidates) - len(shown)
     return ", ".join(map(repr, shown)) + (f" and {more:,} more" if more else "")
 

@@ -479,8 +479,8 @@ class Recorder:
                 self._count_waiting(len(self._pending))
             yield whole
 
-    def _count_waiting(self, most: int) -> None:
-        waiting = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
+    def _count_waiting(self, max_count: int) -> None:
+        waiting = [self._pending.popleft() for _ in range(min(max_count, len(self._pending)))]
         exemplars = [self._exemplars.popleft() for _ in range(len(self._exemplars))]
         if self._is_counted is not None:
             waiting = list(filter(self._is_counted, waiting))

@@ -18,12 +18,12 @@ _MIN_LENGTH: Final = 256
 
 
 def as_data(
-    content: Sequence[Mapping[str, Any]], *, media: bool, longest: int = MAX_CONTENT_LENGTH
+    content: Sequence[Mapping[str, Any]], *, media: bool, max_length: int = MAX_CONTENT_LENGTH
 ) -> list[Any]:
     """
     Return messages, parts or tools as data, with the arguments of tool calls parsed too.
 
-    Content whose JSON is longer than ``longest`` is shortened and stays valid JSON. Media are
+    Content whose JSON is longer than ``max_length`` is shortened and stays valid JSON. Media are
     removed first. Then the longest texts are cut, all to the same JSON length. If that length would
     be less than 256 characters, the first items are dropped.
 
@@ -31,40 +31,43 @@ def as_data(
         content: Input or output of a call.
         media: ``True`` to keep the data of images, audio and files; ``False`` to keep only their
             types.
-        longest: Maximum number of characters of the JSON text.
+        max_length: Maximum number of characters of the JSON text.
     """
-    return _fitting(content, media, longest)[0]
+    return _fitting(content, media, max_length)[0]
 
 
 def as_json(
-    content: Sequence[Mapping[str, Any]], *, media: bool = True, longest: int = MAX_CONTENT_LENGTH
+    content: Sequence[Mapping[str, Any]],
+    *,
+    media: bool = True,
+    max_length: int = MAX_CONTENT_LENGTH,
 ) -> str:
     """Return the result of :func:`as_data` as JSON text for a span attribute; same arguments."""
-    return _fitting(content, media, longest)[1]
+    return _fitting(content, media, max_length)[1]
 
 
 def _fitting(
-    content: Sequence[Mapping[str, Any]], media: bool, longest: int
+    content: Sequence[Mapping[str, Any]], media: bool, max_length: int
 ) -> tuple[list[Any], str]:
     """Return content as data and as JSON text, shortened until the text fits."""
     data: list[Any] = [_readable(each) for each in (content if media else without_media(content))]
     text = written(data)
-    if len(text) > longest:
+    if len(text) > max_length:
         data = without_media(data)
         text = written(data)
-    if len(text) <= longest:
+    if len(text) <= max_length:
         return data, text
     lengths = list(_lengths(data))
-    most = _share(lengths, longest - len(text) + sum(lengths))
+    max_text_length = _share(lengths, max_length - len(text) + sum(lengths))
     # A cut text may be slightly longer than intended, because some characters take more room in
     # JSON than others. So the limit is lowered until the result fits.
-    while most >= _MIN_LENGTH:
-        cut = _cut(data, most)
+    while max_text_length >= _MIN_LENGTH:
+        cut = _cut(data, max_text_length)
         text = written(cut)
-        if len(text) <= longest:
+        if len(text) <= max_length:
             return cut, text
-        most -= most // 8
-    data = _last_items(_cut(data, _MIN_LENGTH), longest)
+        max_text_length -= max_text_length // 8
+    data = _last_items(_cut(data, _MIN_LENGTH), max_length)
     return data, written(data)
 
 
@@ -115,23 +118,25 @@ def _finite(value: object) -> Any:
     return value
 
 
-def _cut(value: object, most: int) -> Any:
-    """Return a value with texts cut to ``most`` characters of JSON each, or slightly more."""
+def _cut(value: object, max_length: int) -> Any:
+    """Return a value with texts cut to ``max_length`` characters of JSON each, or slightly more."""
     if isinstance(value, str):
         length = len(written(value))
         quotes = len('""')
-        return value if length <= most else value[: len(value) * (most - quotes) // length]
+        return (
+            value if length <= max_length else value[: len(value) * (max_length - quotes) // length]
+        )
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, object]", value).items()
-        return {name: _cut(inner, most) for name, inner in pairs}
+        return {name: _cut(inner, max_length) for name, inner in pairs}
     if isinstance(value, (list, tuple)):
-        return [_cut(inner, most) for inner in cast("Sequence[object]", value)]
+        return [_cut(inner, max_length) for inner in cast("Sequence[object]", value)]
     return value
 
 
-def _last_items(data: list[Any], longest: int) -> list[Any]:
+def _last_items(data: list[Any], max_length: int) -> list[Any]:
     """Return as many of the last items as fit, because the response refers to the last ones."""
-    room = longest - len("[]")
+    room = max_length - len("[]")
     for count, item in enumerate(reversed(data)):
         room -= len(written(item)) + len(",")
         if room < 0:

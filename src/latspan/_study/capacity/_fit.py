@@ -203,9 +203,9 @@ def _done_at(instants: Values, events: _Events, done: Values) -> Values:
     return done[places] + part * (done[places + 1] - done[places])
 
 
-def _slots_up_to(most: int) -> Iterator[int]:
+def _slots_up_to(maximum: int) -> Iterator[int]:
     slots = 0
-    while slots < most:
+    while slots < maximum:
         slots = max(slots + 1, round(slots * _GROWTH) if slots > _ALL else 0)
         yield slots
 

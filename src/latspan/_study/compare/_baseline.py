@@ -384,8 +384,8 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
         recording=str(written.get("recording", "")),
         kind=Kind(written["kind"]),
         units=units,
-        failed=_whole(written["failed"], most=units),
-        cut=_whole(written.get("cut", 0), most=units),
+        failed=_whole(written["failed"], maximum=units),
+        cut=_whole(written.get("cut", 0), maximum=units),
         start_ns=_whole(written.get("start_ns", 0)),
         effective=_number(written["effective"]) if "effective" in written else None,
         origin=RunForm(written["origin"]) if "origin" in written else None,
@@ -444,9 +444,9 @@ def _profile(written: Mapping[str, Any]) -> Profile:
     return Profile(**read)
 
 
-def _whole(value: object, most: int = _MAX_NUMBER) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{printable(str(value))} is not a number from 0 to {most}")
+def _whole(value: object, maximum: int = _MAX_NUMBER) -> int:
+    if type(value) is not int or not 0 <= value <= maximum:
+        raise ValueError(f"{printable(str(value))} is not a number from 0 to {maximum}")
     return value
 
 

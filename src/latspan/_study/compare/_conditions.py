@@ -180,10 +180,12 @@ def differences(
 def _within(runs: Sequence[Run], side: str) -> Iterator[Difference]:
     """Yield the differences between the runs of one side, which should have equal conditions."""
 
-    def found(name: str, values: Iterable[str], longest: int = _MAX_LENGTH) -> Iterator[Difference]:
+    def found(
+        name: str, values: Iterable[str], max_length: int = _MAX_LENGTH
+    ) -> Iterator[Difference]:
         different = list(dict.fromkeys(values))
         if len(different) > 1:
-            one, two, *_ = _shortened(different, longest)
+            one, two, *_ = _shortened(different, max_length)
             yield Difference(f"{name}{_WITHIN}{side}", one, two, Weight.EXPLAINS)
 
     yield from found("kind", (run.kind for run in runs))
@@ -219,7 +221,7 @@ def _of_conditions(before: Sequence[Run], after: Sequence[Run]) -> Iterator[Diff
     yield from _between(
         "load",
         *(sorted({_load(run.profile.load) for run in runs}) for runs in (before, after)),
-        longest=_MAX_LOAD_LENGTH,
+        max_length=_MAX_LOAD_LENGTH,
     )
 
 
@@ -229,7 +231,7 @@ def _between(
     after: Sequence[str],
     *,
     weight: Weight = Weight.EXPLAINS,
-    longest: int = _MAX_LENGTH,
+    max_length: int = _MAX_LENGTH,
 ) -> Iterator[Difference]:
     """
     Yield a difference if two sides do not have the same values.
@@ -238,7 +240,7 @@ def _between(
     """
     if before != after:
         every = list(dict.fromkeys([*before, *after]))
-        short = dict(zip(every, _shortened(every, longest), strict=True))
+        short = dict(zip(every, _shortened(every, max_length), strict=True))
         one, two = (", ".join(short[value] for value in side) for side in (before, after))
         yield Difference(name, one, two, weight)
 
@@ -279,13 +281,13 @@ def _load(load: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name} {_text(value)}" for name, value in sorted(load.items()))
 
 
-def _shortened(values: Sequence[str], longest: int) -> list[str]:
+def _shortened(values: Sequence[str], max_length: int) -> list[str]:
     """
     Return different values short enough to be shown, each with the part in which it differs.
 
     Args:
         values: The values, each once.
-        longest: Maximum length of a value that is not cut.
+        max_length: Maximum length of a value that is not cut.
     """
     short: list[str] = []
     for value in values:
@@ -294,10 +296,12 @@ def _shortened(values: Sequence[str], longest: int) -> list[str]:
             short.append(value[:_MAX_FINGERPRINT_LENGTH])
             continue
         # A part of the common beginning is kept, so that a reader recognises the value.
-        start = 0 if same < longest * 2 // 3 or len(value) <= longest else same - longest // 3
-        shown = value[start : start + longest]
+        start = (
+            0 if same < max_length * 2 // 3 or len(value) <= max_length else same - max_length // 3
+        )
+        shown = value[start : start + max_length]
         before = _CUT if start else ""
-        after = _CUT if start + longest < len(value) else ""
+        after = _CUT if start + max_length < len(value) else ""
         short.append(f"{before}{shown}{after}")
     return short
 

@@ -132,7 +132,11 @@ def _bands(
         for run, band in zip(runs, side, strict=True):
             fits = band
             if band is not None and (band.fraction or largest) < largest / _SIMILAR:
-                fits = None if run.table is None else run.band(metric, percentile, least=largest)
+                fits = (
+                    None
+                    if run.table is None
+                    else run.band(metric, percentile, min_fraction=largest)
+                )
             if fits is None:
                 return None
             bands.append(fits)
@@ -212,7 +216,7 @@ def _draws(
 ) -> NDArray[np.float64]:
     """Return the mean time of each segment over the tail band of each draw."""
     result = np.zeros((_DRAWS, len(names)))
-    found = bands_of(table, least=band.fraction or 0.0)
+    found = bands_of(table, min_fraction=band.fraction or 0.0)
     if found is None:
         return result
     drawn = found.draws(_DRAWS, random)

@@ -22,7 +22,7 @@ from latspan._base.text import text_of
 from latspan._model.goals import Target
 from latspan._model.metrics import DURATION, OF_PACE, TIME_TO_FIRST_TOKEN
 from latspan._model.recording import RequestRecord
-from latspan._model.recording.folder import Recording
+from latspan._model.recording.folder import Recording, load_test_of
 from latspan._model.segments import Kind
 from latspan._study.diagnose import Goal, RequestTable, bands_of, units_of
 from latspan._study.measurement import answered_models, measured_kind, refuse_step, summarize
@@ -225,19 +225,19 @@ class Run:
         """Whether it never had single requests, so that it is not known which of them stream."""
         return (self.origin or self.form) is RunForm.HISTOGRAMS
 
-    def band(self, metric: str, percentile: float, *, least: float = 0.0) -> Band | None:
+    def band(self, metric: str, percentile: float, *, min_fraction: float = 0.0) -> Band | None:
         """
         Return the times near a percentile; ``None`` if they are unknown.
 
         Args:
             metric: Metric of the goal.
             percentile: Percentile of the goal.
-            least: Least fraction of the requests that is in the band.
+            min_fraction: Least fraction of the requests that is in the band.
         """
         if self.table is None or metric not in self.tables:
             return self.bands.get(f"p{percentile:g} {metric}")
         units = self.tables[metric].at(percentile)
-        found = bands_of(units, least=least)
+        found = bands_of(units, min_fraction=min_fraction)
         if found is None:
             return None
         means = zip(units.names, found.segment_means_ns(found.tail).tolist(), strict=True)
@@ -263,7 +263,7 @@ def run_of(
         ConfigError: There is no such step.
         OSError: A file cannot be read.
     """
-    load_test = recording.load_test
+    load_test = load_test_of(recording.manifest)
     accounts = () if load_test is None else load_test.steps
     number = len(accounts) - 1 if step is None else step
     is_ended = load_test is not None and bool(load_test.ended and accounts)

@@ -81,7 +81,7 @@ class Bands:
         return weights @ times / (float(weights.sum()) or 1.0)
 
 
-def bands_of(table: RequestTable, *, least: float = 0.0) -> Bands | None:
+def bands_of(table: RequestTable, *, min_fraction: float = 0.0) -> Bands | None:
     """
     Return the units near the goal's percentile, and the typical ones.
 
@@ -91,8 +91,8 @@ def bands_of(table: RequestTable, *, least: float = 0.0) -> Bands | None:
 
     Args:
         table: Units, in the order of their starts.
-        least: Least fraction of the units that is in the tail band, for a comparison with a band of
-            that fraction.
+        min_fraction: Least fraction of the units that is in the tail band, for a comparison with a
+            band of that fraction.
 
     Returns:
         The bands; ``None`` if fewer than 20 units have a value of the goal metric.
@@ -104,7 +104,7 @@ def bands_of(table: RequestTable, *, least: float = 0.0) -> Bands | None:
     values, weights = table.value_ns, table.weight
     if size < len(table):
         values, weights = values[usable], weights[usable]
-    fraction = max(tail_fraction(table.goal, effective_size(weights)), 1 / size, least)
+    fraction = max(tail_fraction(table.goal, effective_size(weights)), 1 / size, min_fraction)
     order = np.argsort(values, kind="stable")
     position = np.cumsum(weights[order]) / weights.sum()
     return Bands(

@@ -16,6 +16,7 @@ from latspan._model.recording.folder import (
     counted,
     is_recording,
     lacks_lines,
+    load_test_of,
     open_recording,
 )
 from latspan._model.segments import SegmentName
@@ -77,7 +78,7 @@ def diagnose_recording(
             attribute ``by``.
         OSError: A file cannot be read.
     """
-    load_test = recording.load_test
+    load_test = load_test_of(recording.manifest)
     refuse_step(recording, step)
     steps = _steps(recording)
     if goal is None:
@@ -188,9 +189,7 @@ def calibration_beside(recording: Recording) -> Recording | None:
     beside = [
         other
         for other in _neighbours(recording)
-        if other.load_test is not None
-        and [step.is_alone for step in other.load_test.steps] == [True]
-        and other.load_test.ended is not False
+        if _is_calibration(other)
         and all(
             other.conditions.get(name) == recording.conditions.get(name) for name in _SAME_SYSTEM
         )
@@ -224,9 +223,19 @@ def lacks_calibration(recording: Recording, table: Table) -> bool:
     )
 
 
+def _is_calibration(recording: Recording) -> bool:
+    """Return whether one client alone sent the requests, until the intended end."""
+    load_test = load_test_of(recording.manifest)
+    return (
+        load_test is not None
+        and [step.is_alone for step in load_test.steps] == [True]
+        and load_test.ended is not False
+    )
+
+
 def _steps(recording: Recording) -> Sequence[StepAccount]:
     """Return the steps of a load test; empty for another recording."""
-    load_test = recording.load_test
+    load_test = load_test_of(recording.manifest)
     return () if load_test is None else load_test.steps
 
 

@@ -206,19 +206,19 @@ def _after_the_start(facts: Facts) -> _Cold | None:
     return None if cold is None or not cold.slow[:_FIRST].any() else cold
 
 
-def _slow_first(facts: Facts, begins: NDArray[np.int64], least: int) -> _Cold | None:
+def _slow_first(facts: Facts, begins: NDArray[np.int64], count: int) -> _Cold | None:
     """
     Return the first requests if most starts are slow.
 
     Args:
         facts: The facts.
         begins: The starts.
-        least: Number of requests from each start on that are first ones.
+        count: Number of requests from each start on that are first ones.
     """
     start_ns, size = facts.table.start_ns, len(facts.table)
     # A request that starts while the first one still runs waits for the same thing.
     ready_ns = start_ns[begins] + np.nan_to_num(facts.table.value_ns[begins])
-    ends = np.maximum(np.searchsorted(start_ns, ready_ns), begins + least)
+    ends = np.maximum(np.searchsorted(start_ns, ready_ns), begins + count)
     changes = np.bincount(begins, minlength=size + 1)
     changes -= np.bincount(np.minimum(ends, size), minlength=size + 1)
     cold = _slow_of(facts, np.cumsum(changes[:size]) > 0)

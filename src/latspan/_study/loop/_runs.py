@@ -132,4 +132,4 @@ def last_lines(text: str) -> str:
     # What `latspan measure` prints before its error is not the reason.
     first = next((at for at, line in enumerate(lines) if line.startswith("error: ")), 0)
     lines = lines[first:]
-    return printable(" / ".join(lines), longest=2_000)
+    return printable(" / ".join(lines), max_length=2_000)

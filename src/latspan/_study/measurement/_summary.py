@@ -15,7 +15,7 @@ from latspan._model.metrics import (
     FROM_START,
     SUMMARISED,
 )
-from latspan._model.recording.folder import LoadTest, Recording, StepAccount
+from latspan._model.recording.folder import LoadTest, Recording, StepAccount, load_test_of
 from latspan._model.segments import Kind, Outcome
 from latspan._study.measurement._collected import StepRequests, observed_conditions
 from latspan._study.measurement._latency import Latency, Origin
@@ -142,7 +142,7 @@ def refuse_step(recording: Recording, step: int | None) -> None:
     Raises:
         ConfigError: The recording is not that of a load test, and a step is given.
     """
-    if step is not None and recording.load_test is None:
+    if step is not None and load_test_of(recording.manifest) is None:
         raise ConfigError(
             f"{recording.folder} is not the recording of a load test, so it has no step {step}",
             hint="omit --step",
@@ -160,7 +160,7 @@ def summarize(recording: Recording, table: Table | None = None) -> Measurement:
     Raises:
         RecordingError: The manifest is damaged, or a file of the recording cannot be read.
     """
-    load_test = recording.load_test or LoadTest()
+    load_test = load_test_of(recording.manifest) or LoadTest()
     # Other load tools account for less.
     is_ours = recording.manifest.get("source") == "measure"
     if is_ours and not all(step.is_complete for step in load_test.steps):
@@ -196,7 +196,7 @@ def summarize(recording: Recording, table: Table | None = None) -> Measurement:
 
 def measured_kind(recording: Recording) -> Kind:
     """Return the kind of the unit that a load test measured."""
-    load_test = recording.load_test
+    load_test = load_test_of(recording.manifest)
     return Kind.CALL if load_test is None or load_test.kind is None else load_test.kind
 
 

@@ -432,4 +432,4 @@ def _cases(found: Comparison) -> Iterator[tuple[str, str, str]]:
 
 def _xml(text: str) -> str:
     """Return a text without the control characters that XML cannot contain."""
-    return printable(text, longest=4_000)
+    return printable(text, max_length=4_000)

@@ -72,16 +72,16 @@ class Printable:
         return console
 
 
-def shown(text: Text, options: ConsoleOptions, *, longest: int = _MAX_LINE_LENGTH) -> Text:
+def shown(text: Text, options: ConsoleOptions, *, max_length: int = _MAX_LINE_LENGTH) -> Text:
     """
     Return a text as the console can show it, on one line, without cursor movement.
 
     Args:
         text: Text from any source; changed in place.
         options: Options of the console that shows it.
-        longest: Maximum number of characters to show.
+        max_length: Maximum number of characters to show.
     """
-    plain = printable(text.plain, longest=longest)
+    plain = printable(text.plain, max_length=max_length)
     if options.ascii_only:
         plain = plain.translate(_TO_ASCII).encode("ascii", "backslashreplace").decode()
     text.plain = plain
@@ -103,10 +103,10 @@ def aligned(
     *,
     left: Sequence[int],
     options: ConsoleOptions,
-    longest: int = _MAX_CELL_LENGTH,
+    max_length: int = _MAX_CELL_LENGTH,
 ) -> Iterator[Text]:
     """Yield one line per row; columns are as wide as needed, right-aligned unless in ``left``."""
-    rows = [[shown(cell, options, longest=longest) for cell in row] for row in rows]
+    rows = [[shown(cell, options, max_length=max_length) for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         line = Text(no_wrap=True, overflow="ignore")
@@ -142,13 +142,13 @@ def fitted(
         options: Options of the console that shows it.
     """
     kept = {head: list(cells) for head, cells in columns.items()}
-    longest = _MAX_LINE_LENGTH if sentences else _MAX_CELL_LENGTH
-    lines = _lines(kept, left, options, longest)
+    max_length = _MAX_LINE_LENGTH if sentences else _MAX_CELL_LENGTH
+    lines = _lines(kept, left, options, max_length)
     for head in left_out_first:
         if _excess(lines, options) <= 0:
             break
         kept.pop(head, None)
-        lines = _lines(kept, left, options, longest)
+        lines = _lines(kept, left, options, max_length)
     widths = {head: max((cell.cell_len for cell in kept[head]), default=0) for head in names}
     for head in sorted(widths, key=widths.__getitem__, reverse=True):
         excess = _excess(lines, options)
@@ -156,7 +156,7 @@ def fitted(
             break
         width = max(widths[head] - excess, _MIN_NAME_WIDTH)
         kept[head] = [Text(shortened(cell.plain, width)) for cell in kept[head]]
-        lines = _lines(kept, left, options, longest)
+        lines = _lines(kept, left, options, max_length)
     if sentences and _excess(lines, options) > 0:
         # The other columns are as wide as before, so that each line is cut in the last one only.
         width = options.max_width - (2 if options.ascii_only else 0)
@@ -170,11 +170,11 @@ def _lines(
     columns: Mapping[str, Sequence[Text]],
     left: Collection[str],
     options: ConsoleOptions,
-    longest: int,
+    max_length: int,
 ) -> list[Text]:
     rows = [heads(*columns), *zip(*columns.values(), strict=True)]
     at_left = [at for at, head in enumerate(columns) if head in left]
-    return list(aligned(rows, left=at_left, options=options, longest=longest))
+    return list(aligned(rows, left=at_left, options=options, max_length=max_length))
 
 
 def _excess(lines: Iterable[Text], options: ConsoleOptions) -> int:
@@ -183,14 +183,14 @@ def _excess(lines: Iterable[Text], options: ConsoleOptions) -> int:
     return widest - options.max_width if options.is_terminal else 0
 
 
-def shortened(name: str, longest: int) -> str:
+def shortened(name: str, max_length: int) -> str:
     """Return a name with an ellipsis in its middle: long names often differ at their end only."""
     # Escapes of characters that are not printable are longer than the characters.
-    name = printable(name, longest=4 * len(name) + 3)
-    if len(name) <= longest:
+    name = printable(name, max_length=4 * len(name) + 3)
+    if len(name) <= max_length:
         return name
-    tail = (longest - 1) // 3
-    return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
+    tail = (max_length - 1) // 3
+    return f"{name[: max_length - 1 - tail]}…{name[-tail:]}"
 
 
 def prose(text: str, options: ConsoleOptions, *, style: str = "", hanging: int = 0) -> Text:

@@ -12,7 +12,7 @@ _MAX_TEXT_LENGTH: Final = 10_000
 
 def escaped(text: str) -> str:
     """Return a text on one line, without characters that Markdown or a terminal interprets."""
-    text = printable(text, longest=_MAX_TEXT_LENGTH)
+    text = printable(text, max_length=_MAX_TEXT_LENGTH)
     for character in "\\`*_[]|<>":
         text = text.replace(character, f"\\{character}")
     return text

@@ -45,12 +45,12 @@ _DECISIONS: Final = {
 
 def plain(text: str) -> str:
     """Return a text of the user as one line of Markdown, or a note that there is none."""
-    return escaped(printable(text, longest=_MAX_TEXT_LENGTH)) if text else _NOT_STATED
+    return escaped(printable(text, max_length=_MAX_TEXT_LENGTH)) if text else _NOT_STATED
 
 
 def code(text: str) -> str:
     """Return a command or a path as Markdown."""
-    return f"`{printable(text, longest=_MAX_TEXT_LENGTH).replace('`', chr(39))}`"
+    return f"`{printable(text, max_length=_MAX_TEXT_LENGTH).replace('`', chr(39))}`"
 
 
 def conclusion(loop: Loop) -> str:

@@ -16,6 +16,7 @@ from latspan._model.recording.folder import (
     Recording,
     is_recording,
     lacks_lines,
+    load_test_of,
     open_recording,
 )
 from latspan._model.recording.folder._regular import snapshots_in
@@ -106,7 +107,7 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
     from latspan._study.table import read_rows
 
-    load_test = recording.load_test
+    load_test = load_test_of(recording.manifest)
     reader = builder.reader(is_load=load_test is not None)
     read_rows(recording, reader)
     builder.add_table(

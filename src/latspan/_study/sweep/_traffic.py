@@ -25,19 +25,19 @@ class Traffic:
     unnamed: int = 0
     notes: tuple[str, ...] = ()
 
-    def ranked(self, names: Collection[str], most: int | None = None) -> list[str]:
+    def ranked(self, names: Collection[str], max_count: int | None = None) -> list[str]:
         """
         Return names of inference paths, the one with most requests first.
 
         Args:
             names: Names to rank. Those without requests come last, in their order.
-            most: Maximum number of names to return, each with requests; ``None`` for all.
+            max_count: Maximum number of names to return, each with requests; ``None`` for all.
 
         Raises:
-            UnknownNameError: ``most`` is given, and none of the names has requests.
+            UnknownNameError: ``max_count`` is given, and none of the names has requests.
         """
         found = [name for name in self.requests if name in names]
-        if most is None:
+        if max_count is None:
             return [*found, *(name for name in names if name not in found)]
         if not found:
             others = ", ".join(list(self.requests)[:5])
@@ -47,7 +47,7 @@ class Traffic:
                 if others
                 else "name the path of each request with latspan.attributes(inference_path=NAME)",
             )
-        return found[:most]
+        return found[:max_count]
 
     def without_file(self, names: Collection[str]) -> dict[str, int]:
         """Return the inference paths that have requests and are not among these names."""

@@ -70,7 +70,7 @@ def _not_valid(item: Mapping[str, Any], name: str, error: BaseException) -> Conf
 
 
 def _reason(error: BaseException) -> str:
-    text = foreign(str(error), longest=_MAX_MESSAGE_LENGTH)
+    text = foreign(str(error), max_length=_MAX_MESSAGE_LENGTH)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -177,7 +177,7 @@ def _own(item: Mapping[str, Any], name: str) -> Scorer:
             return float(value)
         raise ConfigError(
             f"{_name_of(item)}: the scorer {shown} returned"
-            f" {foreign(repr(value), longest=_MAX_MESSAGE_LENGTH)}",
+            f" {foreign(repr(value), max_length=_MAX_MESSAGE_LENGTH)}",
             hint="return a number from 0 to 1",
         )
 

@@ -710,7 +710,7 @@ def _conversation(*texts: str) -> list[dict[str, Any]]:
 def test_long_content_is_cut_inside_and_remains_valid_json() -> None:
     conversation = _conversation("short", "é" * 10_000, "last")
 
-    said = as_json(conversation, longest=9_000)
+    said = as_json(conversation, max_length=9_000)
 
     assert 8_900 < len(said) <= 9_000
     short, cut, last = json.loads(said)
@@ -721,7 +721,7 @@ def test_long_content_is_cut_inside_and_remains_valid_json() -> None:
 def test_the_longest_texts_are_cut_and_others_kept() -> None:
     conversation = _conversation("a" * 4_000, "b" * 400, "c" * 4_000, '"' * 4_000)
 
-    said = as_json(conversation, longest=6_000)
+    said = as_json(conversation, max_length=6_000)
 
     assert len(said) <= 6_000
     a, b, c, quotes = (each["parts"][0]["content"] for each in json.loads(said))
@@ -734,7 +734,7 @@ def test_the_longest_texts_are_cut_and_others_kept() -> None:
 def test_the_last_of_too_many_messages_are_kept() -> None:
     conversation = _conversation(*(f"message {number}" for number in range(1_000)))
 
-    said = json.loads(as_json(conversation, longest=2_000))
+    said = json.loads(as_json(conversation, max_length=2_000))
 
     assert said == conversation[-len(said) :]
     assert len(said) > 20
@@ -746,7 +746,7 @@ def test_media_is_omitted_before_text_is_cut() -> None:
     text = {"type": "text", "content": "t" * 3_000}
     conversation = [{"role": "user", "parts": [picture, text]}]
 
-    (message,) = json.loads(as_json(conversation, longest=4_000))
+    (message,) = json.loads(as_json(conversation, max_length=4_000))
 
     assert message["parts"] == [kind, text]
 
@@ -754,9 +754,9 @@ def test_media_is_omitted_before_text_is_cut() -> None:
 def test_an_event_is_limited_to_the_length_of_the_attribute() -> None:
     conversation = _conversation("x" * 10_000, "last")
 
-    data = as_data(conversation, media=False, longest=1_000)
+    data = as_data(conversation, media=False, max_length=1_000)
 
-    assert data == json.loads(as_json(conversation, longest=1_000))
+    assert data == json.loads(as_json(conversation, max_length=1_000))
     assert len(json.dumps(data, separators=(",", ":"))) <= 1_000
 
 

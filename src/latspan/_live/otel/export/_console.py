@@ -76,4 +76,4 @@ class ConsoleLines:
             # The line above has what the title of the waterfall shows.
             next(drawn, None)
             for parts in drawn:
-                yield printable("".join(text for text, _ in parts), longest=4_000)
+                yield printable("".join(text for text, _ in parts), max_length=4_000)

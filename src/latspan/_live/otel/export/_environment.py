@@ -142,8 +142,8 @@ def event_batches() -> SpanBatches:
 
 def _batches(processor: str, *, delay_ms: float) -> SpanBatches:
     prefix = f"OTEL_{processor}_"
-    queue = int(_positive(f"{prefix}MAX_QUEUE_SIZE", default=2048, least=1))
-    size = int(_positive(f"{prefix}MAX_EXPORT_BATCH_SIZE", default=512, least=1))
+    queue = int(_positive(f"{prefix}MAX_QUEUE_SIZE", default=2048, minimum=1))
+    size = int(_positive(f"{prefix}MAX_EXPORT_BATCH_SIZE", default=512, minimum=1))
     delay_s = _seconds(f"{prefix}SCHEDULE_DELAY", default_ms=delay_ms)
     return SpanBatches(queue, min(size, queue), delay_s)
 
@@ -152,18 +152,18 @@ def _seconds(variable: str, *, default_ms: float) -> float:
     return _positive(variable, default=default_ms) / 1000
 
 
-def _positive(variable: str, *, default: float, least: float = 0) -> float:
+def _positive(variable: str, *, default: float, minimum: float = 0) -> float:
     """
     Return the number in ``variable``, or the default if it is unset or, with a warning, invalid.
 
-    A valid number is above 0, not below ``least`` and not above ``_MAX_VALUE``.
+    A valid number is above 0, not below ``minimum`` and not above ``_MAX_VALUE``.
     """
     text = os.environ.get(variable, "").strip()
     try:
         value = float(text) if text else default
     except ValueError:
         value = 0
-    if 0 < value <= _MAX_VALUE and value >= least:
+    if 0 < value <= _MAX_VALUE and value >= minimum:
         return value
     logger.warning("%s is '%s', not a positive number; using %g", variable, text, default)
     return default

@@ -58,7 +58,7 @@ _FINE = Status(StatusCode.UNSET)
 class MeasuredSpan(ReadableSpan):
     """Span whose encoded size is set when it is created, from the sizes of its parts."""
 
-    most_bytes: int = 0
+    max_bytes: int = 0
     """Maximum encoded size in bytes, without its resource; read by ``size_of``."""
 
 
@@ -173,7 +173,7 @@ class PrivateSink:
         spans: list[MeasuredSpan] = []
         for each in ended:
             is_own = each is own
-            name, start_ns, end_ns, attributes, kind, failed, most_bytes = each
+            name, start_ns, end_ns, attributes, kind, failed, max_bytes = each
             kept = attributes if len(attributes) <= within else limited(attributes, limits)
             status = _FAILED if failed else _FINE
             if is_own and written is not None:
@@ -197,12 +197,12 @@ class PrivateSink:
                 start_time=start_ns,
                 end_time=end_ns,
             )
-            if most_bytes is None or kept is not attributes:
-                most_bytes = size_of_parts(name, kept)
-            span.most_bytes = state_bytes + most_bytes
+            if max_bytes is None or kept is not attributes:
+                max_bytes = size_of_parts(name, kept)
+            span.max_bytes = state_bytes + max_bytes
             spans.append(span)
         if written is not None:
-            spans[-1].most_bytes = size_of_span(spans[-1])
+            spans[-1].max_bytes = size_of_span(spans[-1])
         self._take(spans)
 
 

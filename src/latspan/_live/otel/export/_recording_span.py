@@ -134,8 +134,10 @@ class RecordingSpan(trace.Span):
                 return
             if not isinstance(timestamp, int) or not 0 <= timestamp <= _LATEST_EPOCH_NS:
                 timestamp = time.time_ns()
-            most = self._limits.max_event_attributes
-            written.events.append(Event(text_of(name), self._limited(attributes, most), timestamp))
+            max_count = self._limits.max_event_attributes
+            written.events.append(
+                Event(text_of(name), self._limited(attributes, max_count), timestamp)
+            )
 
     def add_link(self, context: SpanContext, attributes: Mapping[str, Any] | None = None) -> None:
         """Add a link to another span."""
@@ -145,12 +147,14 @@ class RecordingSpan(trace.Span):
             if written is None or not isinstance(context, SpanContext):  # pyright: ignore[reportUnnecessaryIsInstance]
                 return
             if context.is_valid or attributes or context.trace_state:
-                most = self._limits.max_link_attributes
-                written.links.append(Link(context, self._limited(attributes, most)))
+                max_count = self._limits.max_link_attributes
+                written.links.append(Link(context, self._limited(attributes, max_count)))
 
-    def _limited(self, attributes: object, most: int | None) -> Mapping[str, Any]:
+    def _limited(self, attributes: object, max_count: int | None) -> Mapping[str, Any]:
         """Return the attributes of an event or a link, which have limits of their own."""
-        return limited_to(given_attributes(attributes), most, self._limits.max_attribute_length)
+        return limited_to(
+            given_attributes(attributes), max_count, self._limits.max_attribute_length
+        )
 
     def record_exception(
         self,

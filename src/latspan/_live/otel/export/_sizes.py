@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _EVENT_BYTES: Final = 32
 _LINK_BYTES: Final = 64
 
-MOST_BYTES: Final = "most_bytes"
+MAX_BYTES: Final = "max_bytes"
 """Attribute of a span that was measured when it was created: its maximum encoded size in bytes."""
 
 
 def size_of(*sent: ReadableSpan | ReadableLogRecord) -> int:
     """Return the maximum encoded size of spans and events in bytes, without their resource."""
-    measured: list[int | None] = list(map(getattr, sent, repeat(MOST_BYTES), repeat(None)))
+    measured: list[int | None] = list(map(getattr, sent, repeat(MAX_BYTES), repeat(None)))
     if None not in measured:
         return sum(cast("list[int]", measured))
     return sum(

@@ -35,14 +35,14 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     children: list[ChildSpan] = []
     for name, start_ns, end_ns, source in segments:
         if start_ns < end_ns and name not in spanless:
-            text, attributes, most_bytes = _description_of(name, source)
+            text, attributes, max_bytes = _description_of(name, source)
             children.append(
                 ChildSpan(
                     text,
                     start_epoch_ns + start_ns,
                     start_epoch_ns + end_ns,
                     attributes,
-                    most_bytes=most_bytes,
+                    max_bytes=max_bytes,
                 )
             )
     return tuple(children)
@@ -51,7 +51,7 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
 class _SegmentDescription(NamedTuple):
     name: str
     attributes: Mapping[str, AttributeValue]
-    most_bytes: int
+    max_bytes: int
 
 
 # All calls have the same few segments, so the mappings are shared; they must not be changed.

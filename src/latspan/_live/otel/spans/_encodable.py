@@ -71,9 +71,9 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
     mended: dict[Any, Any] = dict(attributes)
     for name in odd:
         value = mended.pop(name)
-        longest = MAX_CONTENT_LENGTH if name in _CONTENT else MAX_TEXT_LENGTH
+        max_length = MAX_CONTENT_LENGTH if name in _CONTENT else MAX_TEXT_LENGTH
         if value is not None:
-            mended[text_of(name)] = _encodable_value(value, longest)
+            mended[text_of(name)] = _encodable_value(value, max_length)
     return mended
 
 
@@ -109,27 +109,27 @@ def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     return mended, size_of_attributes(mended)
 
 
-def _encodable_value(value: object, longest: int) -> AttributeValue:
+def _encodable_value(value: object, max_length: int) -> AttributeValue:
     if isinstance(value, (list, tuple)):
-        items = _encodable_items(cast("Sequence[object]", value), longest)
+        items = _encodable_items(cast("Sequence[object]", value), max_length)
         return tuple(items) if isinstance(value, tuple) else items
-    return _encodable_item(value, longest)
+    return _encodable_item(value, max_length)
 
 
-def _encodable_item(value: object, longest: int) -> str | int | float:
+def _encodable_item(value: object, max_length: int) -> str | int | float:
     # `bool` is a subclass of `int`, so this returns it unchanged.
     if isinstance(value, float) or (isinstance(value, int) and _MIN_INT <= value <= _MAX_INT):
         return value
-    return text_of(value, longest)
+    return text_of(value, max_length)
 
 
-def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
+def _encodable_items(values: Sequence[object], max_length: int) -> list[Any]:
     items: list[str | int | float] = []
     for value in values[:MAX_ITEMS]:
-        item = _encodable_item(value, longest)
+        item = _encodable_item(value, max_length)
         items.append(item)
-        longest -= len(item) if isinstance(item, str) else 0
-        if longest <= 0:
+        max_length -= len(item) if isinstance(item, str) else 0
+        if max_length <= 0:
             break
     return items
 

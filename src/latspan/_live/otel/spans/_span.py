@@ -29,7 +29,7 @@ class ChildSpan(NamedTuple):
         attributes: All of them.
         kind: Its kind.
         failed: Whether its status is an error.
-        most_bytes: Maximum size in bytes when encoded, ``None`` if not known.
+        max_bytes: Maximum size in bytes when encoded, ``None`` if not known.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ChildSpan(NamedTuple):
     attributes: Mapping[str, AttributeValue]
     kind: SpanKind = SpanKind.INTERNAL
     failed: bool = False
-    most_bytes: int | None = None
+    max_bytes: int | None = None
 
 
 class FinishedSpan(NamedTuple):

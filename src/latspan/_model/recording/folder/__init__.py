@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from latspan._model.recording.folder._conditions import host_conditions
     from latspan._model.recording.folder._line_counter import LineCounter
     from latspan._model.recording.folder._lines import row_of_record
-    from latspan._model.recording.folder._load_test import LoadTest, StepAccount, target_fields
+    from latspan._model.recording.folder._load_test import (
+        LoadTest,
+        StepAccount,
+        load_test_of,
+        target_fields,
+    )
     from latspan._model.recording.folder._manifest import (
         SCHEMA,
         Manifest,
@@ -69,6 +74,7 @@ __all__ = [
     "is_recording",
     "join_recording",
     "lacks_lines",
+    "load_test_of",
     "open_recording",
     "prepare",
     "refuse_copies",
@@ -100,6 +106,7 @@ __getattr__ = lazy_getattr(
         "LineCounter": "_line_counter",
         "StepAccount": "_load_test",
         "LoadTest": "_load_test",
+        "load_test_of": "_load_test",
         "SnapshotReader": "_reader",
         "chunks_of": "_reader",
         "counted": "_reader",

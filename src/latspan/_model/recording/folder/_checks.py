@@ -111,11 +111,11 @@ def _check_members(values: Iterable[str], allowed: frozenset[str]) -> None:
         raise ValueError("a field has an unknown value")
 
 
-def _check_numbers(values: Sequence[int], least: int = 0) -> None:
+def _check_numbers(values: Sequence[int], minimum: int = 0) -> None:
     if not values:
         return
     _check_types(values, _WHOLE)
-    if min(values) < least or max(values) > MAX_NUMBER:
+    if min(values) < minimum or max(values) > MAX_NUMBER:
         raise ValueError("a number is out of range")
 
 

@@ -102,7 +102,7 @@ def _refuse_misspelt(found: Mapping[str, _Column]) -> None:
         prefix = next((each for each in _NAMES if name.startswith(each)), "")
         rest = name.removeprefix(prefix).removesuffix(_FROM_SCHEDULE)
         if column.is_empty and rest not in _NAMES[prefix]:
-            near = nearest(rest, _NAMES[prefix], least=_SIMILAR)
+            near = nearest(rest, _NAMES[prefix], min_similarity=_SIMILAR)
             if near is not None:
                 raise UnknownNameError(
                     f"no request of the recording has '{name}'",

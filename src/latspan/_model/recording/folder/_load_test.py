@@ -2,7 +2,7 @@
 Account of a load test in the manifest of its recording: its steps, targets and end.
 
 The load generator writes it, and so does the conversion of another load tool's results, which
-accounts for less. Every reader gets it as :attr:`Recording.load_test`.
+accounts for less. Every reader gets it from :func:`load_test_of`.
 """
 
 from __future__ import annotations
@@ -140,18 +140,21 @@ def target_fields(targets: Sequence[Target]) -> tuple[Mapping[str, Any], ...]:
     return tuple({name: getattr(each, name) for name in _OF_TARGETS} for each in targets)
 
 
-def load_test_of(measurement: Mapping[str, Any]) -> LoadTest:
+def load_test_of(manifest: Mapping[str, Any]) -> LoadTest | None:
     """
-    Return the account of a load test.
+    Return the account of the load test that made a recording; ``None`` if it is of another origin.
 
     Args:
-        measurement: The account in the manifest.
+        manifest: Manifest of the recording.
 
     Raises:
         TypeError: A field has another type than in a manifest of latspan.
         ValueError: A number is out of range, or there is no such kind.
         KeyError: A part of a field is missing.
     """
+    measurement: dict[str, Any] = typed(manifest, "measurement", dict)
+    if not measurement:
+        return None
     targets: list[Mapping[str, Any]] = typed(measurement, "targets", list)
     for target in targets:
         for name, needed in _OF_TARGETS.items():

@@ -261,7 +261,7 @@ def _check_types(manifest: Mapping[str, Any]) -> None:
     for lack in typed(typed(manifest, "conversion", dict), "lacks", list):
         if not isinstance(lack, str):
             raise TypeError("what a conversion lacks is no text")
-    load_test_of(typed(manifest, "measurement", dict))
+    load_test_of(manifest)
 
 
 def _not_writable(folder: Path, error: OSError) -> RecordingError:

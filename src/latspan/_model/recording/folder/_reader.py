@@ -22,7 +22,6 @@ from latspan._model.recording.folder._checks import UNREADABLE, check_rows
 from latspan._model.recording.folder._line_counter import LineCounter
 from latspan._model.recording.folder._line_sample import LineSample, duration_of_line, kind_of_line
 from latspan._model.recording.folder._lines import compact_line, record_of, row_of
-from latspan._model.recording.folder._load_test import LoadTest, load_test_of
 from latspan._model.recording.folder._manifest import read_manifest
 from latspan._model.recording.folder._regular import not_readable, open_regular, snapshots_in
 from latspan._model.recording.folder._watched import ReadingWatch
@@ -85,12 +84,6 @@ class Recording:
         """Return the folder and the origin of the recording."""
         made = self.manifest.get("source"), self.manifest.get("created")
         return f"<latspan.Recording {str(self.folder)!r}: {made[0]}, {made[1]}>"
-
-    @property
-    def load_test(self) -> LoadTest | None:
-        """Account of the load test that made the recording; ``None`` if it is of another origin."""
-        measurement = self.manifest.get("measurement")
-        return load_test_of(measurement) if measurement else None
 
     @property
     def conditions(self) -> Mapping[str, Any]:

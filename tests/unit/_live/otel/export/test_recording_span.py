@@ -308,7 +308,7 @@ def test_the_size_of_a_span_counts_what_was_set(seen: Captured) -> None:
         span.set_status(StatusCode.ERROR, "x" * 5_000)
 
     ended: Any = _only(seen)
-    assert ended.most_bytes >= encode_spans([ended]).ByteSize()
+    assert ended.max_bytes >= encode_spans([ended]).ByteSize()
 
 
 def test_a_span_is_freed_without_the_garbage_collector(seen: Captured) -> None:

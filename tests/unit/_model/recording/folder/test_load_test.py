@@ -35,8 +35,9 @@ def test_an_account_is_read_as_it_was_written() -> None:
         interrupted=True,
         target_fields=target_fields([target]),
     )
-    read = load_test_of(json.loads(json.dumps(written.fields())))
+    read = load_test_of(json.loads(json.dumps({"measurement": written.fields()})))
 
+    assert read is not None
     assert read == written
     assert [step.is_alone for step in read.steps] == [False, True]
     (judged,) = read.targets
@@ -49,7 +50,8 @@ def test_an_account_is_read_as_it_was_written() -> None:
 
 def test_what_another_tool_does_not_account_for_is_unknown() -> None:
     """Whether its load test ended early is not known either."""
-    read = load_test_of({"steps": [{"load": {"rate": 4}}]})
+    read = load_test_of({"measurement": {"steps": [{"load": {"rate": 4}}]}})
 
+    assert read is not None
     assert (read.kind, read.ended, read.was_cut_short) == (None, None, False)
     assert not read.steps[0].is_complete
