@@ -22,6 +22,7 @@ from latspan.testing import Script, ScriptedServer
 pytestmark = pytest.mark.skipif(find_spec("locust") is None, reason="locust is not installed")
 
 LOCUSTFILE: Final = """
+import json
 import os
 
 import gevent
@@ -41,7 +42,13 @@ def quit_when_enough_is_counted(environment, **_):
         if names == {"ask", "fail"} and stats.total.num_requests >= 40 and not ends:
             ends.append(gevent.spawn(environment.runner.quit))
 
+    def write_table(**_):
+        with open(os.environ["TABLE"], "w", encoding="utf-8") as table:
+            json.dump(environment.stats.serialize_stats(), table)
+
+    # A worker process has the requests that it has not reported to the master yet.
     if not isinstance(environment.runner, WorkerRunner):
+        environment.events.quit.add_listener(write_table)
         environment.events.request.add_listener(look)
         environment.events.worker_report.add_listener(look)
 
@@ -72,14 +79,14 @@ class Reader(LatspanUser):
 
 
 def run(tmp_path: Path, *options: str) -> tuple[list[dict[str, Any]], int]:
-    """Run Locust for 40 requests; return the rows of its tables, and the served chats."""
-    file = tmp_path / "locustfile.py"
+    """Run Locust for 40 requests; return the rows of the master's table, and the served chats."""
+    file, table = tmp_path / "locustfile.py", tmp_path / "table.json"
     file.write_text(LOCUSTFILE)
     with ScriptedServer(Script.chat(tokens=3, prefill_ms=20, gap_ms=1)) as server:
-        command = (sys.executable, "-m", "locust", "-f", str(file), "--headless", "--json")
+        command = (sys.executable, "-m", "locust", "-f", str(file), "--headless", "--only-summary")
         done = subprocess.run(
             (*command, "-u", "4", "-r", "4", "-t", "90s", "--skip-log", *options),
-            env={**os.environ, "URL": server.base_url},
+            env={**os.environ, "URL": server.base_url, "TABLE": str(table)},
             capture_output=True,
             text=True,
             timeout=120,
@@ -87,9 +94,7 @@ def run(tmp_path: Path, *options: str) -> tuple[list[dict[str, Any]], int]:
         served = len(server.served_requests())
     # Tasks that fail make Locust's exit code 1.
     assert done.returncode == 1, done.stderr
-    # The worker processes print a table of their own, which is empty.
-    begin = done.stdout.rindex("\n[\n") if "\n[\n" in done.stdout else 0
-    return json.loads(done.stdout[begin:]), served
+    return json.loads(table.read_text("utf-8")), served
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -130,6 +135,7 @@ def test_without_a_folder_nothing_is_recorded(tmp_path: Path) -> None:
     assert {row["name"] for row in rows} == {"ask", "fail"}
     assert {path.name for path in set(tmp_path.iterdir()) - before} <= {
         "locustfile.py",
+        "table.json",
         "__pycache__",
     }
 
