@@ -125,6 +125,26 @@ test: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Run all tests, and the cl
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
 		$(BIN)/python tests/behaviour%8 -- $(ARGS)
 
+# The tests that measure milliseconds, repeat the same code, or depend on no client's release run with
+# one Python only.
+.PHONY: environment test-pythons
+environment: $(READY)
+
+test-pythons: ## Run the tests with each other Python of this machine that latspan supports
+	@suites=(); \
+	while read -r version python; do \
+		$(MAKE) environment PYTHON="$$python" VENV="$(VENV)-$$version" </dev/null; \
+		suites+=("$(VENV)-$$version/bin/python" tests/unit%2); \
+		suites+=("$(VENV)-$$version/bin/python" tests/clients,tests/behaviour); \
+	done < <($(PYTHON) scripts/find_pythons.py); \
+	if (($${#suites[@]})); then \
+		$(PYTHON) scripts/run_tests.py --together $(if $(JOBS),--jobs $(JOBS)) "$${suites[@]}" -- \
+			-m 'not repetitive and not any_client' $(ARGS); \
+	else \
+		echo 'this machine has no other Python that latspan supports'; \
+		echo '0 passed, 0 failed, 0 skipped'; \
+	fi
+
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; not part of `test`, installs several gigabytes
 	@$(VENV_VLLM)/bin/python scripts/run_tests.py $(VENV_VLLM)/bin/python tests/vllm -- $(ARGS)

@@ -2,7 +2,7 @@
 """
 Run suites of tests in several environments, several at a time, and print their sum last.
 
-``run_tests.py [--jobs N] [--alone] [--yield auto|always|never] [--cover PYTHON]
+``run_tests.py [--jobs N] [--alone | --together] [--yield auto|always|never] [--cover PYTHON]
 PYTHON FOLDER[,FOLDER...] [...] -- [PYTEST ARGUMENT ...]``
 
 A suite is what one pytest process runs: some folders, with the interpreter of one environment.
@@ -12,8 +12,9 @@ processors, because many tests wait for a server or a time limit. A line is prin
 starts, and its output when it ends, so suites do not interleave.
 
 Tests that measure milliseconds need the machine to themselves. With ``--alone`` each environment
-runs them separately, one suite after the other, and the other suites run without them. The variable
-``LATSPAN_TESTS`` is ``together``, ``alone`` or ``undisturbed`` then: see ``tests/conftest.py``.
+runs them separately, one suite after the other, and the other suites run without them. With
+``--together`` only the others run. The variable ``LATSPAN_TESTS`` is ``together``, ``alone`` or
+``undisturbed`` then: see ``tests/conftest.py``.
 
 The tests that run alone use less than half of a processor, because they wait for their servers. On
 Linux, the other suites use the rest at the same time. They run in the scheduling class for idle
@@ -323,7 +324,9 @@ def main(arguments: list[str]) -> int:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2, metavar="N")
-    parser.add_argument("--alone", action="store_true")
+    measuring = parser.add_mutually_exclusive_group()
+    measuring.add_argument("--alone", action="store_true")
+    measuring.add_argument("--together", action="store_true")
     parser.add_argument(
         "--yield", dest="yields", choices=("auto", "always", "never"), default="auto"
     )
@@ -337,7 +340,7 @@ def main(arguments: list[str]) -> int:
     if options.cover:
         shutil.rmtree(COVERAGE, ignore_errors=True)
         COVERAGE.mkdir(parents=True)
-    phase: Phase = "together" if options.alone else None
+    phase: Phase = "together" if options.alone or options.together else None
     named = list(zip(options.suites[::2], options.suites[1::2], strict=True))
     together = [suite for python, folders in named for suite in dealt(python, folders, phase)]
     folders_of: dict[str, dict[str, None]] = {}

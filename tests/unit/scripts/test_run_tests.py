@@ -128,6 +128,27 @@ def test_any_other():
     assert run(f"{one},{two}", options=("--alone",)) == (0, "6 passed, 0 failed, 0 skipped")
 
 
+def test_tests_that_measure_can_be_left_out(tmp_path: Path) -> None:
+    configure(tmp_path)
+    measures = """
+import pytest
+
+@pytest.mark.alone
+def test_marked():
+    assert False
+
+@pytest.mark.undisturbed
+def test_of_each_request():
+    assert False
+
+def test_any_other():
+    pass
+"""
+    one = suite(tmp_path / "one", measures)
+
+    assert run(one, options=("--together",)) == (0, "1 passed, 0 failed, 0 skipped")
+
+
 # If it ran together with other tests, everything that it starts would yield.
 @pytest.mark.alone
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has this class")
