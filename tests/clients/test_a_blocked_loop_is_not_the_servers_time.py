@@ -15,11 +15,12 @@ import pytest
 from latspan._model.segments import totals
 from latspan.testing import RequestRecord, Script, ScriptedServer, ServedRequest, _capture, capture
 from tests.clients.conftest import MESSAGES, openai
+from tests.clients.contract.conftest import Runs
 from tests.conftest import Measured
 from tests.support.stillness import when_still
 
-_CALLS: Final = 50
-_BLOCK_MS: Final = 40
+CALLS: Final = 50
+BLOCK_MS: Final = 40
 _OWN_MS: Final = 60
 """Longer than what a new client computes for its first call."""
 _PREFILL_MS: Final = 20
@@ -39,7 +40,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _Chat = Callable[[], Awaitable[None]]
-_Client = Callable[[str], AbstractAsyncContextManager[_Chat]]
+ClientOf = Callable[[str], AbstractAsyncContextManager[_Chat]]
 
 
 @asynccontextmanager
@@ -66,7 +67,7 @@ async def _over_aiohttp(url: str) -> AsyncGenerator[_Chat]:
         yield chat
 
 
-_CLIENTS = pytest.mark.parametrize(
+EACH_CLIENT = pytest.mark.parametrize(
     "client", [_over_openai, _over_aiohttp], ids=["openai", "aiohttp"]
 )
 
@@ -83,7 +84,7 @@ class _Block(NamedTuple):
         return (self.end_ns - self.begin_ns) / 1e6
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """Records of the calls, the blocks, and for each block the requests that it may delay."""
 
     records: tuple[RequestRecord, ...]
@@ -117,7 +118,14 @@ def _is_delayed(request: ServedRequest, block: _Block) -> bool:
     return any(block.begin_ns < write.instant_ns < latest_ns for write in request.writes)
 
 
-def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int = 1) -> _Seen:
+def calls(
+    client: ClientOf,
+    *,
+    block_ms: float,
+    latest_ms: float,
+    at_once: int = 1,
+    runs: Runs = asyncio.run,
+) -> Seen:
     """Make some calls at a time, with one block that begins up to ``latest_ms`` later."""
     moments = random.Random(1)  # noqa: S311 - the same moments each run
     blocks: list[_Block] = []
@@ -133,48 +141,48 @@ def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int =
         async with client(url) as chat:
             await asyncio.gather(*(chat() for _ in range(at_once)))
             with capture() as seen:
-                for _ in range(_CALLS // at_once):
+                for _ in range(CALLS // at_once):
                     await asyncio.gather(*(chat() for _ in range(at_once)), rerank())
                 return seen.records
 
     with ScriptedServer(_SCRIPT) as server:
-        records = asyncio.run(main(server.base_url))
+        records = runs(main(server.base_url))
         served = server.served_requests()[at_once:]
-    assert len(records) == _CALLS
-    rounds = [served[number : number + at_once] for number in range(0, _CALLS, at_once)]
-    return _Seen(records, tuple(blocks), tuple(map(tuple, rounds)))
+    assert len(records) == CALLS
+    rounds = [served[number : number + at_once] for number in range(0, CALLS, at_once)]
+    return Seen(records, tuple(blocks), tuple(map(tuple, rounds)))
 
 
 @pytest.mark.parametrize("latest_ms", [0, _PREFILL_MS - 10], ids=["at the start", "at random"])
-@_CLIENTS
+@EACH_CLIENT
 def test_a_block_is_a_segment_of_the_calls_that_it_delays(
-    client: _Client, latest_ms: float, measured: Measured
+    client: ClientOf, latest_ms: float, measured: Measured
 ) -> None:
     """
     Each block begins before the server answers, and ends after it.
 
     An answer that the machine delays past a block is not delayed by the block.
     """
-    seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms, at_once=2))
+    seen = when_still(lambda: calls(client, block_ms=BLOCK_MS, latest_ms=latest_ms, at_once=2))
 
     delayed = len(seen.times_ms("event_loop"))
-    assert delayed >= seen.surely_delayed > _CALLS // 2
+    assert delayed >= seen.surely_delayed > CALLS // 2
     measured("event_loop", seen.times_ms("event_loop"))
     error_ms = median(seen.times_ms("event_loop")) - median(b.duration_ms for b in seen.blocks)
     assert abs(error_ms) < _ERROR_LIMIT_MS
     for name in ("pool_wait", "connect", "send", "decode", "consumer", "stream_close"):
         # The machine may delay a call in twenty; a call without the segment is not delayed in it.
         slow_ms = [each for each in seen.times_ms(name) if each >= _SEND_LIMIT_MS]
-        assert len(slow_ms) <= _CALLS // 20, (name, slow_ms)
+        assert len(slow_ms) <= CALLS // 20, (name, slow_ms)
 
 
 @pytest.mark.alone
-@_CLIENTS
-def test_without_a_block_there_is_no_such_segment(client: _Client) -> None:
+@EACH_CLIENT
+def test_without_a_block_there_is_no_such_segment(client: ClientOf) -> None:
     """Nothing but the call itself runs on the loop; other programs may delay a few."""
-    seen = when_still(lambda: _calls(client, block_ms=0, latest_ms=_PREFILL_MS - 10))
+    seen = when_still(lambda: calls(client, block_ms=0, latest_ms=_PREFILL_MS - 10))
 
-    assert len(seen.times_ms("event_loop")) <= _CALLS // 10
+    assert len(seen.times_ms("event_loop")) <= CALLS // 10
 
 
 def test_a_synchronous_call_on_a_loop_waits_for_the_server() -> None:
@@ -195,7 +203,7 @@ def test_a_synchronous_call_on_a_loop_waits_for_the_server() -> None:
     assert found["send"] + found["server_wait"] >= _PREFILL_MS * 1_000_000
 
 
-def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
+def _first_calls(*, block_ms: float, own_ms: float) -> Seen:
     """Make the first call of new clients; the SDK waits for a thread in it before it sends."""
 
     def compute(duration_ms: float) -> None:
@@ -217,14 +225,14 @@ def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
 
     async def main(url: str) -> tuple[RequestRecord, ...]:
         with capture() as seen:
-            for _ in range(_CALLS // 5):
+            for _ in range(CALLS // 5):
                 async with new_client(base_url=url, api_key="none") as client:
                     call = client.chat.completions.create(**{**_ASKED, "stream": False})
                     await asyncio.gather(call, rerank())
             return seen.records
 
     with ScriptedServer(_SCRIPT) as server:
-        return _Seen(asyncio.run(main(server.base_url)))
+        return Seen(asyncio.run(main(server.base_url)))
 
 
 @pytest.mark.alone
