@@ -94,7 +94,7 @@ def _verified(
             capture_output=True,
             text=True,
         )
-    found = validated(json.loads(done.stdout)) if done.stdout else {}
+    found: dict[str, Any] = validated(json.loads(done.stdout)) if done.stdout else {}
     if "the generator was" in found.get("sentence", ""):
         pytest.skip("other programs disturbed the load generator")
     return done.returncode, found, done.stderr

@@ -37,7 +37,7 @@ def verified(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
         capture_output=True,
         text=True,
     )
-    found = validated(json.loads(done.stdout)) if done.stdout else {}
+    found: dict[str, Any] = validated(json.loads(done.stdout)) if done.stdout else {}
     return done.returncode, found, done.stderr
 
 

@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latspan import __version__
 from latspan.testing import ScriptedServer, ServedRequest
-from support.otlp import attributes_of, percentile_of, rotel_agent, rotel_before, tapping
+from support.otlp import attributes_of, percentile_of, rotel_before, tapping
 from support.programs import run_program, traffic_plan
 from support.receivers import receiving
 
@@ -337,12 +337,9 @@ async def test_an_application_with_latspans_provider_as_the_global_one(
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_a_collector_in_between(model: ScriptedServer, protocol: str, tmp_path: Path) -> None:
     """A hop over gRPC or HTTP changes nothing; oteltap cannot decode this collector's output."""
-    agent = rotel_agent()
-    if agent is None:
-        pytest.skip("rotel is not installed")
     with (
         receiving() as receiver,
-        rotel_before(agent, receiver.url, tmp_path / "rotel.log") as (grpc, http, process),
+        rotel_before(receiver.url, tmp_path / "rotel.log") as (grpc, http, process),
     ):
         printed = run_program(
             "has_no_provider",

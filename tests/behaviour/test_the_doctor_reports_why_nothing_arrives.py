@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from support.distributions import write_distribution
-from support.otlp import free_port, rotel_agent, rotel_before
+from support.otlp import free_port, rotel_before
 from support.receivers import receiving
 from support.schemas import validated
 
@@ -95,12 +95,9 @@ def test_an_accepted_export_is_reported_as_arrived() -> None:
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_either_protocol_arrives(protocol: str, tmp_path: Path) -> None:
     """A collector accepts both, each on its own port."""
-    agent = rotel_agent()
-    if agent is None:
-        pytest.skip("rotel is not installed")
     with (
         receiving() as receiver,
-        rotel_before(agent, receiver.url, tmp_path / "rotel.log") as (grpc, http, process),
+        rotel_before(receiver.url, tmp_path / "rotel.log") as (grpc, http, process),
     ):
         endpoint = grpc if protocol == "grpc" else http
         code, found = document(
