@@ -134,8 +134,9 @@ test-pythons: ## Run the tests with each other Python of this machine that latsp
 	@suites=(); \
 	while read -r version python; do \
 		$(MAKE) environment PYTHON="$$python" VENV="$(VENV)-$$version" </dev/null; \
+		suites+=("$(VENV)-$$version/bin/python" tests/clients); \
+		suites+=("$(VENV)-$$version/bin/python" tests/behaviour%3); \
 		suites+=("$(VENV)-$$version/bin/python" tests/unit%2); \
-		suites+=("$(VENV)-$$version/bin/python" tests/clients,tests/behaviour); \
 	done < <($(PYTHON) scripts/find_pythons.py); \
 	if (($${#suites[@]})); then \
 		$(PYTHON) scripts/run_tests.py --together $(if $(JOBS),--jobs $(JOBS)) "$${suites[@]}" -- \
