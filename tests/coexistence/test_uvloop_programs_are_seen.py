@@ -30,6 +30,12 @@ _PERIOD_MS: Final = 10
 """Period of the timer: a block may begin that long before the tick that is late."""
 
 
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watch event loops, which other tests do not."""
+    monkeypatch.setattr(_capture, "watches_loops", True)
+
+
 @pytest.mark.parametrize(
     "client", [each for each in CLIENTS if each.asynchronous], ids=lambda client: client.name
 )
@@ -47,12 +53,10 @@ def test_results_and_bytes_are_the_same_with_and_without(
 
 
 @pytest.mark.alone
+@pytest.mark.usefixtures("watched")
 @EACH_CLIENT
-def test_a_block_is_a_segment_of_the_calls_that_it_delays(
-    client: ClientOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_is_a_segment_of_the_calls_that_it_delays(client: ClientOf) -> None:
     """Timers run before sockets there, and after them in asyncio's own loop."""
-    monkeypatch.setattr(_capture, "watches_loops", True)
     seen = when_still(
         lambda: calls(client, block_ms=BLOCK_MS, latest_ms=10, at_once=2, runs=uvloop.run)
     )
@@ -64,12 +68,10 @@ def test_a_block_is_a_segment_of_the_calls_that_it_delays(
 
 
 @pytest.mark.alone
+@pytest.mark.usefixtures("watched")
 @EACH_CLIENT
-def test_without_a_block_there_is_no_such_segment(
-    client: ClientOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_block_there_is_no_such_segment(client: ClientOf) -> None:
     """Nothing but the call itself runs on the loop; other programs may delay a few."""
-    monkeypatch.setattr(_capture, "watches_loops", True)
     seen = when_still(lambda: calls(client, block_ms=0, latest_ms=10, runs=uvloop.run))
 
     assert len(seen.times_ms("event_loop")) <= CALLS // 10

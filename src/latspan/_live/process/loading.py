@@ -198,11 +198,11 @@ def load_later_modules() -> None:
 _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
 
-def _wait_for_loaders(longest_s: float = _MAX_WAIT_S) -> None:
+def _wait_for_loaders(timeout_s: float = _MAX_WAIT_S) -> None:
     for thread in list(_threads):
         # The error is that the thread is not started yet, or is the current one.
         with suppress(RuntimeError):
-            thread.join(longest_s)
+            thread.join(timeout_s)
 
 
 @functools.cache

@@ -231,10 +231,10 @@ class Worker:
         finally:
             self._asleep = False
 
-    def _rest(self, longest_s: float | None) -> bool:
-        """Wait at most ``longest_s`` seconds; return whether the thread was woken."""
+    def _rest(self, timeout_s: float | None) -> bool:
+        """Wait at most ``timeout_s`` seconds; return whether the thread was woken."""
         try:
-            self._wakeup.get(timeout=longest_s)
+            self._wakeup.get(timeout=timeout_s)
         except Empty:
             return False
         # A submitter adds its job before it wakes the thread, so all of those jobs are visible now.

@@ -710,10 +710,10 @@ def _conversation(*texts: str) -> list[dict[str, Any]]:
 def test_long_content_is_cut_inside_and_remains_valid_json() -> None:
     conversation = _conversation("short", "é" * 10_000, "last")
 
-    said = as_json(conversation, max_length=9_000)
+    written = as_json(conversation, max_length=9_000)
 
-    assert 8_900 < len(said) <= 9_000
-    short, cut, last = json.loads(said)
+    assert 8_900 < len(written) <= 9_000
+    short, cut, last = json.loads(written)
     assert (short, last) == (conversation[0], conversation[2])
     assert cut["parts"][0]["content"] in "é" * 10_000
 
@@ -721,10 +721,10 @@ def test_long_content_is_cut_inside_and_remains_valid_json() -> None:
 def test_the_longest_texts_are_cut_and_others_kept() -> None:
     conversation = _conversation("a" * 4_000, "b" * 400, "c" * 4_000, '"' * 4_000)
 
-    said = as_json(conversation, max_length=6_000)
+    written = as_json(conversation, max_length=6_000)
 
-    assert len(said) <= 6_000
-    a, b, c, quotes = (each["parts"][0]["content"] for each in json.loads(said))
+    assert len(written) <= 6_000
+    a, b, c, quotes = (each["parts"][0]["content"] for each in json.loads(written))
     assert b == "b" * 400
     assert 1_500 < len(a) == len(c) < 2_000
     # Each quote takes two characters of JSON.
@@ -734,10 +734,10 @@ def test_the_longest_texts_are_cut_and_others_kept() -> None:
 def test_the_last_of_too_many_messages_are_kept() -> None:
     conversation = _conversation(*(f"message {number}" for number in range(1_000)))
 
-    said = json.loads(as_json(conversation, max_length=2_000))
+    written = json.loads(as_json(conversation, max_length=2_000))
 
-    assert said == conversation[-len(said) :]
-    assert len(said) > 20
+    assert written == conversation[-len(written) :]
+    assert len(written) > 20
 
 
 def test_media_is_omitted_before_text_is_cut() -> None:
