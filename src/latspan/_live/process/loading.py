@@ -11,7 +11,10 @@ or creates it itself. So a program that ends right after ``configure`` loses not
 
 **Forks.** A child inherits the import locks of the modules that another thread was importing, and
 no thread that releases them: its own import of such a module would never end. So a fork first waits
-until the loader has ended. A program that is started by ``subprocess`` does not wait.
+until the loader has ended. A program that is started by ``subprocess`` does not wait. Before Python
+3.13, ``join`` returns while the operating system's thread is still ending, and OpenSSL, which the
+loader has imported, holds a lock for a moment then. A child that inherits that lock waits for it
+for ever when it exits, so the fork waits for that thread too.
 
 **Exit.** At the beginning of its end, the interpreter waits until the loader has ended: after that
 moment, and before exit handlers run, ``concurrent.futures`` refuses all work, and the SDK and grpc
@@ -32,10 +35,12 @@ import functools
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from latspan._base.internal_errors import handle_internal_errors
@@ -54,6 +59,9 @@ _MAX_WAIT_S: Final = 5.0
 Maximum wait of a fork, in seconds. Loading takes some 0.1 s; a longer wait means that the waiting
 thread holds an import lock that the loader needs.
 """
+
+_OS_THREAD_POLL_S: Final = 0.0005
+"""Interval between two checks whether a thread of the operating system has ended, in seconds."""
 
 _MAX_WAIT_AT_EXIT_S: Final = 60.0
 """
@@ -205,6 +213,25 @@ def _wait_for_loaders(timeout_s: float = _MAX_WAIT_S) -> None:
             thread.join(timeout_s)
 
 
+def _wait_before_fork() -> None:
+    """Wait until no loader runs, neither in Python nor in the operating system."""
+    _wait_for_loaders()
+    if sys.version_info >= (3, 13):
+        return
+    for thread in [thread for thread in list(_threads) if not thread.is_alive()]:
+        # The number of an ended thread may be given to another one: each is checked once.
+        _threads.discard(thread)
+        _wait_for_os_thread(thread.native_id)
+
+
+def _wait_for_os_thread(native_id: int | None) -> None:
+    """Wait until a thread has left the process; elsewhere than on Linux, return at once."""
+    deadline = time.monotonic() + _MAX_WAIT_S
+    entry = Path(f"/proc/self/task/{native_id}")
+    while entry.exists() and time.monotonic() < deadline:
+        time.sleep(_OS_THREAD_POLL_S)
+
+
 @functools.cache
 def _wait_at_fork_and_exit() -> None:
     """Have forks wait for loaders, and the interpreter's end before it refuses work."""
@@ -212,7 +239,7 @@ def _wait_at_fork_and_exit() -> None:
     # for both: one takes the lock at a fork without which no executor accepts work, and the SDK
     # uses an executor to detect the resource. The other refuses all work at the end.
     import_module("concurrent.futures.thread")
-    os.register_at_fork(before=_wait_for_loaders)
+    os.register_at_fork(before=_wait_before_fork)
 
     register = getattr(threading, "_register_atexit", None)
     # The interpreter is ending already.

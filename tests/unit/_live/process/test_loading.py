@@ -138,6 +138,33 @@ def test_a_fork_waits_until_the_exporters_are_loaded() -> None:
     assert done.stdout == "imported\n"
 
 
+ENDS_SLOWLY = """
+import ctypes, os, threading
+import latspan
+from latspan._live.process.loading import Loader
+
+# At its end, the operating system calls usleep(500_000) on each thread with a value for this key.
+libc, key = ctypes.CDLL(None), ctypes.c_uint()
+assert libc.pthread_key_create(ctypes.byref(key), libc.usleep) == 0
+native = []
+def load():
+    native.append(threading.get_native_id())
+    libc.pthread_setspecific(key, ctypes.c_void_p(500_000))
+loader = Loader([], [load])
+loader.start()
+if os.fork() == 0:
+    print(os.path.exists(f"/proc/{os.getppid()}/task/{native[0]}"), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the threads of a process are in /proc")
+def test_a_fork_waits_until_the_loader_has_left_the_process() -> None:
+    """A thread that used OpenSSL holds one of its locks while it ends."""
+    assert run_text(ENDS_SLOWLY).stdout == "False\n"
+
+
 class Destination:
     """An interval exporter that accepts everything."""
 
