@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import socket
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing
@@ -55,10 +58,35 @@ def no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.endpoint.time", Time)
 
 
+class WhileRead(threading.Semaphore):
+    """
+    Turns that a server takes only while this thread waits for its socket.
+
+    On a busy machine, a part may otherwise arrive before the client reads on.
+    """
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self._reader = threading.get_ident()
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Wait for a release, and then until the read has lasted for some milliseconds."""
+        if not super().acquire(blocking, timeout):
+            return False
+        while self._is_outside_of_a_read():
+            time.sleep(0.001)
+        time.sleep(0.005)
+        return True
+
+    def _is_outside_of_a_read(self) -> bool:
+        frame = sys._current_frames().get(self._reader)
+        return frame is not None and frame.f_code is not socket.SocketIO.readinto.__code__
+
+
 def test_a_conversation_has_the_phases_of_its_connection(seen: Captured) -> None:
     """A new connection, the wait and the tokens are segments of the one call."""
     # A part is sent once the client has read the last one, so that no read has two of them.
-    turns = threading.Semaphore(1)
+    turns = WhileRead(1)
 
     def converse(client: Any) -> None:
         with closing(client.converse_stream(**CONVERSE)["stream"]) as stream:
