@@ -79,7 +79,7 @@ class WhileRead(threading.Semaphore):
         return True
 
     def _is_outside_of_a_read(self) -> bool:
-        frame = sys._current_frames().get(self._reader)
+        frame = sys._current_frames().get(self._reader)  # pyright: ignore[reportPrivateUsage]
         return frame is not None and frame.f_code is not socket.SocketIO.readinto.__code__
 
 
