@@ -218,13 +218,15 @@ def _wait_before_fork() -> None:
     _wait_for_loaders()
     if sys.version_info >= (3, 13):
         return
-    for thread in [thread for thread in list(_threads) if not thread.is_alive()]:
-        # The number of an ended thread may be given to another one: each is checked once.
-        _threads.discard(thread)
-        _wait_for_os_thread(thread.native_id)
+    for thread in list(_threads):
+        # A thread without a number is not started yet: another thread forks just before its start.
+        if thread.native_id is not None and not thread.is_alive():
+            # The number of an ended thread may be given to another one: each is checked once.
+            _threads.discard(thread)
+            _wait_for_os_thread(thread.native_id)
 
 
-def _wait_for_os_thread(native_id: int | None) -> None:
+def _wait_for_os_thread(native_id: int) -> None:
     """Wait until a thread has left the process; elsewhere than on Linux, return at once."""
     deadline = time.monotonic() + _MAX_WAIT_S
     entry = Path(f"/proc/self/task/{native_id}")

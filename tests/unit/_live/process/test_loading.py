@@ -165,6 +165,25 @@ def test_a_fork_waits_until_the_loader_has_left_the_process() -> None:
     assert run_text(ENDS_SLOWLY).stdout == "False\n"
 
 
+STARTS_AFTER_A_FORK = """
+import os, threading
+from latspan._live.process import loading
+
+loading._wait_at_fork_and_exit()
+thread = threading.Thread(target=lambda: None)
+loading._threads.add(thread)
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+print(thread in loading._threads)
+"""
+
+
+def test_a_fork_just_before_the_loader_starts_does_not_forget_it() -> None:
+    """Otherwise the next fork would not wait for its imports."""
+    assert run_text(STARTS_AFTER_A_FORK).stdout == "True\n"
+
+
 class Destination:
     """An interval exporter that accepts everything."""
 
