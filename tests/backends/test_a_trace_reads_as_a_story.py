@@ -94,7 +94,6 @@ checkout
     prefill
     decode
     stream_close
-  postprocess
 """
 
 SERVED: Final = """\
@@ -180,15 +179,15 @@ def test_a_served_request(backends: Backends) -> None:
 
     The comparison leaves out the segments that depend on the machine's speed. A server may begin
     before its client knows that the request is sent, so ``server_wait`` may precede or follow it. A
-    write that takes more than 1 ms is ``send_stream``: it interrupts the model's chunks, or takes
-    the place of the ``postprocess`` behind them.
+    write that takes more than 1 ms is ``send_stream``: it interrupts the model's chunks, or follows
+    them.
     """
     with ScriptedServer([Script.chat(tokens=5, queue_ms=20, prefill_ms=30, gap_ms=2)]) as model:
         trace_id = run_program(
             "serves_and_asks", model.base_url, LATSPAN_ENDPOINT=backends.otlp_url
         )
 
-    without = UNCERTAIN | {"server_wait", "decode", "stream_close", "send_stream", "postprocess"}
+    without = UNCERTAIN | {"server_wait", "decode", "stream_close", "send_stream"}
     assert read(backends, trace_id, SERVED.count("\n"), without) == SERVED
 
 

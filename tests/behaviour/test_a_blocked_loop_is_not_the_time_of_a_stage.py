@@ -94,7 +94,7 @@ def _together(block_ms: float, at_once: int) -> tuple[RequestRecord, ...]:
 
 @pytest.mark.alone
 def test_a_block_by_another_task_is_not_the_stages_time() -> None:
-    """It is ``event_loop`` of the stage and of its request; both report the stage's own time."""
+    """It is ``event_loop`` of the stage and of its request; both have the stage's own time."""
     records = when_still(lambda: _delayed(_BLOCK_MS))
 
     for name in ("retrieve", "answer"):
@@ -102,8 +102,8 @@ def test_a_block_by_another_task_is_not_the_stages_time() -> None:
         # A block may begin up to one period of the timer, 10 ms, before the tick that detects it.
         assert 9 <= medians["retrieve"] <= 45, name
         assert _BLOCK_MS - 15 <= medians["event_loop"] <= _BLOCK_MS + 5, name
-    own = {segment.name for record in records for segment in record.reports or ()}
-    assert own == {"retrieve", "event_loop", "unattributed"}
+    names = {segment.name for record in records for segment in record.segments}
+    assert names == {"retrieve", "event_loop", "application"}
 
 
 @pytest.mark.alone

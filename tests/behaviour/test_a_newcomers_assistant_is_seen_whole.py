@@ -139,13 +139,13 @@ def test_the_report_shows_requests_with_stages_and_calls(seen: Run) -> None:
     assert re.search(
         rf"^slowest of {max(BY_ROUTE.values())} served requests", seen.report, re.MULTILINE
     )
-    for name in (*STAGES, "prepare", "call"):
+    for name in (*STAGES, "application"):
         assert served[name] == REQUESTS, name
     # A segment that the server reports is left out of a stream whose reader came late.
     assert {"send", "prefill", "decode"} <= served.keys() & calls.keys()
     # If a request blocks the loop, all of this time of another one may be `event_loop`.
     for counts, name, number in (
-        (served, "postprocess", REQUESTS),
+        (served, "prepare", REQUESTS),
         (calls, "prepare", REQUESTS * CALLS),
     ):
         assert number - counts.get("event_loop", 0) <= counts[name] <= number, name

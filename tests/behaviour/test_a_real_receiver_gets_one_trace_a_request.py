@@ -165,7 +165,8 @@ def expected_segments(record: dict[str, Any]) -> set[tuple[Any, ...]]:
     edges = [segment[1] for segment in segments] + [record["duration_ns"]]
     assert edges == [0, *(segment[2] for segment in segments)], "segments do not tile"
     how_often = Counter(segment[0] for segment in segments)
-    own = {"prepare", "postprocess"} if record["kind"] == "request" else set(how_often)
+    # The steps of a request have spans of their own.
+    own = {"event_loop"} if record["kind"] == "request" else set(how_often)
     start = record["start_epoch_ns"]
     return {
         (name, start + begin, start + end, source)

@@ -36,7 +36,7 @@ from behaviour.test_a_newcomers_assistant_is_seen_whole import (
     ask,
 )
 
-SCHEMA: Final = Path(__file__).parents[2] / "docs" / "reference" / "recording-1.schema.json"
+SCHEMA: Final = Path(__file__).parents[2] / "docs" / "reference" / "recording-2.schema.json"
 KILLED: Final = 20
 SEED: Final = 18
 

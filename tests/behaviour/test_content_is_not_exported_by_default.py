@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import latspan
-from latspan.testing import Ending, PayloadPart, Script, ScriptedServer, Step
+from latspan.testing import Ending, PayloadPart, Script, ScriptedServer, ScriptStep
 from support.otlp import free_port
 from support.receivers import Receiver, receiving
 
@@ -41,10 +41,10 @@ def canary(place: str) -> str:
 
 
 STEPS: Final = (
-    Step(PayloadPart.ROLE),
-    Step(PayloadPart.REASONING, text=canary("thought"), tokens=1),
-    Step(PayloadPart.TEXT, text=canary("answer"), tokens=1),
-    Step(PayloadPart.TOOL_CALL, text=f'{{"q":"{canary("argument")}"}}', tokens=1),
+    ScriptStep(PayloadPart.ROLE),
+    ScriptStep(PayloadPart.REASONING, text=canary("thought"), tokens=1),
+    ScriptStep(PayloadPart.TEXT, text=canary("answer"), tokens=1),
+    ScriptStep(PayloadPart.TOOL_CALL, text=f'{{"q":"{canary("argument")}"}}', tokens=1),
 )
 
 

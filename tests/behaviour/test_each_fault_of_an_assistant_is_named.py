@@ -64,7 +64,7 @@ def diagnosed(fault: str, url: str, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fault", "cause", "segment"),
     [
-        ("rewritten", "call_chain", "call"),
+        ("rewritten", "call_chain", "prefill"),
         ("retrieved", "retrieval", "retrieve"),
         ("reranked", "retrieval", "rerank"),
         ("answered", "output_length", "decode"),

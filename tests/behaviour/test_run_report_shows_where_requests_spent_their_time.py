@@ -43,7 +43,7 @@ def test_the_report_shows_whole_requests_with_their_stages() -> None:
     assert "median of 20 requests · answer a question · completed" in done.stderr
     assert "slowest of 20 requests · answer a question · completed" in done.stderr
     assert "segments of 20 requests, and their share of the slowest 2's time" in done.stderr
-    for segment in ("call", "retrieve", "rerank", "prefill", "decode"):
+    for segment in ("retrieve", "rerank", "prefill", "decode"):
         assert f"\n  {segment} " in done.stderr
     assert "segments of 40 calls" in done.stderr
     # The diagnosis is the only conclusion.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import PayloadPart, Script, ScriptedServer, Step
+from latspan.testing import PayloadPart, Script, ScriptedServer, ScriptStep
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 
@@ -41,7 +41,7 @@ def test_a_slow_reader_does_not_slow_the_server() -> None:
 def test_a_reader_that_never_reads_does_not_slow_the_server() -> None:
     """Data that exceeds the kernel's buffers is kept in the server's memory."""
     text = "x" * 100_000
-    steps = tuple(Step(PayloadPart.TEXT, gap_ns=MS, text=text, tokens=1) for _ in range(100))
+    steps = tuple(ScriptStep(PayloadPart.TEXT, gap_ns=MS, text=text, tokens=1) for _ in range(100))
     request = json.dumps({"messages": [], "stream": True}).encode()
     head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(request)
     with ScriptedServer(Script(steps=steps)) as server:

@@ -30,6 +30,6 @@ def test_the_segment_lasts_as_long_as_the_exchange(get: Get) -> None:
     assert (exchange.kind, request.kind) == (Kind.HTTP, Kind.REQUEST)
     times = {total.name: total.duration_ns for total in request.segment_totals}
     host = server.url.removeprefix("http://")
-    assert times.keys() <= {f"http {host}", "unattributed", "event_loop"}
+    assert times.keys() <= {f"http {host}", "application", "event_loop"}
     assert times[f"http {host}"] == exchange.duration_ns
     assert sum(times.values()) == request.duration_ns

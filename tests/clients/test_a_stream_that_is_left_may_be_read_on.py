@@ -209,7 +209,7 @@ def test_a_unit_of_work_around_a_left_stream_has_its_segments(
     request, call = seen.records
     assert {total.name: total.duration_ns for total in request.segment_totals} == {
         "server_wait": 60 * MS,
-        "postprocess": 5 * MS,
+        "application": 5 * MS,
     }
     assert call.outcome is Outcome.COMPLETED
 

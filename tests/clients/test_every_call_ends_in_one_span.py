@@ -478,7 +478,7 @@ def test_a_task_begun_inside_a_request_outlives_it_alone(driver: Driver, seen: C
     request, call = seen.records
     assert request.name == "answer"
     assert call.name == "chat m"
-    assert [segment.name for segment in request.segments] in ([], ["unattributed"])
+    assert [segment.name for segment in request.segments] in ([], ["application"])
 
 
 def test_a_cancelled_task_is_cancelled() -> None:

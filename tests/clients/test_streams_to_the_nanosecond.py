@@ -18,8 +18,8 @@ from latspan.testing import (
     PayloadPart,
     RequestRecord,
     Script,
+    ScriptStep,
     ServerFlavor,
-    Step,
 )
 from tests.clients.conftest import MESSAGES, OPENAI, Driver, Visit
 
@@ -382,8 +382,10 @@ def test_a_comment_does_not_date_the_token_behind_it(
     driver: Driver, seen: Captured, hold_ms: int
 ) -> None:
     """The read of the token waits less than 1 ms, and the caller may have paused before."""
-    beside = Step(PayloadPart.COMMENT, gap_ns=100 * MS)
-    words = (Step(PayloadPart.TEXT, gap_ns=MS // 2, text=word, tokens=1) for word in ("a", "b"))
+    beside = ScriptStep(PayloadPart.COMMENT, gap_ns=100 * MS)
+    words = (
+        ScriptStep(PayloadPart.TEXT, gap_ns=MS // 2, text=word, tokens=1) for word in ("a", "b")
+    )
 
     def hold(data: bytes) -> None:
         if data.startswith(b":"):

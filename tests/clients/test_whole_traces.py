@@ -308,7 +308,6 @@ def test_a_request_with_stages(driver: Driver, seen: Captured) -> None:
                 segment("server_wait", 14, 66),
                 segment("decode", 66, 86),
             ),
-            segment("postprocess", 86, 90),
         )
     ]
 

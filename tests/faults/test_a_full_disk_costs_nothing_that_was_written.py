@@ -152,7 +152,7 @@ RUN: Final = (sys.executable, "-m", "latspan", "run", "--report", "--")
 REQUESTS: Final = """
 import sys
 import latspan
-for _ in range(200):
+for _ in range(400):
     with latspan.request("answer"): pass
 """
 
@@ -173,7 +173,7 @@ def test_of_the_records_of_a_run(tmp_path: Path) -> None:
     (written,) = re.findall(r"median of (\d+) requests", report)
     (lost,) = re.findall(r"Missing: (\d+) records of requests or calls could not", report)
     assert int(written) > 0
-    assert int(written) + int(lost) == 200
+    assert int(written) + int(lost) == 400
     assert "may be missing" not in report
 
 

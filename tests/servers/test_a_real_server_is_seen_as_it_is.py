@@ -164,8 +164,8 @@ def test_both_sides_agree_with_what_the_server_wrote_down(measured: Measured) ->
             for record in served
         ]
         assert measured(f"error of the server's {stage}", errors) <= _LIMIT_MS
-    unnamed = [_ns(record, "unattributed") / _MS for record in served]
-    measured("the server's unattributed", unnamed)
+    unnamed = [_ns(record, "application") / _MS for record in served]
+    measured("the application", unnamed)
 
     for stage in ("queue", "prefill"):
         errors: list[float] = []

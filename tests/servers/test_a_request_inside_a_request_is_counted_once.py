@@ -70,7 +70,7 @@ def test_sixty_chats_are_sixty(server: Server) -> None:
     assert snapshot.count(kind="request") == 60
     assert snapshot.count(kind="call") == 60
     assert snapshot.percentile("duration", 95) == pytest.approx(74, rel=1e-3)
-    assert snapshot.segment("prepare").count() == 60
+    assert snapshot.segment("application").count() == 60
 
 
 def test_the_outer_request_has_the_whole_timeline(server: Server) -> None:
@@ -80,10 +80,9 @@ def test_the_outer_request_has_the_whole_timeline(server: Server) -> None:
     (outer,) = [each for each in server.seen.records if each.kind is Kind.REQUEST]
     assert outer.side is Side.SERVER
     assert _durations(outer) == [
-        ("prepare", 8),
+        ("application", 14),
         ("retrieve", 20),
         ("unattributed", 40),
-        ("postprocess", 6),
     ]
 
 
@@ -107,10 +106,9 @@ def test_the_inner_request_stays_in_the_trace(server: Server) -> None:
     (record,) = [each for each in server.seen.records if each.kind is Kind.INNER_REQUEST]
     assert record.side is Side.SERVER
     assert _durations(record) == [
-        ("prepare", 3),
+        ("application", 7),
         ("retrieve", 20),
         ("unattributed", 40),
-        ("postprocess", 4),
     ]
 
 
@@ -127,18 +125,18 @@ def test_the_inner_request_is_found_by_its_kind_or_attribute(server: Server) -> 
     with pytest.raises(UnknownNameError, match="inner_request"):
         snapshot.count(inference_path="chat", kind="request")
     with pytest.raises(EmptyHistogramError):
-        snapshot.segment("prepare", kind="inner_request").percentile(50)
+        snapshot.segment("application", kind="inner_request").percentile(50)
 
 
 def test_no_instant_is_counted_twice(server: Server) -> None:
-    """All segments of all kinds sum to what the user waited."""
+    """The segments of the request sum to what the user waited."""
     server.serve(_handled(_assistant(server)))
 
     snapshot = server.seen.snapshot()
     total = sum(
         series.histogram.sum_ns
         for key, series in snapshot.series.items()
-        if key.metric == "segment"
+        if key.metric == "segment" and key.kind is Kind.REQUEST
     )
     assert total == 74 * MS
 
@@ -245,4 +243,4 @@ def test_a_wait_inside_lasts_until_it_is_attached(server: Server) -> None:
             server.clock.advance(4 * MS)
 
     (outer,) = [each for each in server.seen.records if each.kind is Kind.REQUEST]
-    assert _durations(outer) == [("queue", 5), ("unattributed", 4)]
+    assert _durations(outer) == [("queue", 5), ("application", 4)]

@@ -75,10 +75,10 @@ def test_a_thread_that_goes_on_with_it_ends_its_wait(server: Server) -> None:
         server.serve(_answering_after(work))
     request = _request(server.seen)
     assert request.segments == (
-        Segment("unattributed", 0, 5 * MS, Source.UNKNOWN),
+        Segment("application", 0, 5 * MS),
         Segment("queue", 5 * MS, 35 * MS, Source.MEASURED),
         Segment("prefill", 35 * MS, 55 * MS, Source.MEASURED),
-        Segment("unattributed", 55 * MS, 56 * MS, Source.UNKNOWN),
+        Segment("application", 55 * MS, 56 * MS),
     )
     stages = _stages(server.seen)
     assert {each.side for each in stages.values()} == {Side.SERVER}
@@ -108,7 +108,7 @@ def test_it_is_resumed_in_many_places_and_more_than_once(server: Server) -> None
     server.serve(_answering_after(work))
     assert [(each.name, each.duration_ns) for each in _request(server.seen).segments] == [
         ("route", 2 * MS),
-        ("unattributed", 7 * MS),
+        ("application", 7 * MS),
     ]
 
 
@@ -123,7 +123,7 @@ def test_there_is_no_wait_if_none_is_requested(server: Server) -> None:
             clock.advance(1 * MS)
 
     server.serve(_answering_after(work))
-    assert [each.name for each in _request(server.seen).segments] == ["unattributed"]
+    assert [each.name for each in _request(server.seen).segments] == ["application"]
 
 
 def test_an_item_that_was_dropped_waited_until_the_end(server: Server) -> None:
@@ -224,11 +224,11 @@ def test_text_carries_it_to_another_process(server: Server) -> None:
         server.serve(_answering_after(work))
     request = _request(server.seen)
     assert request.segments == (
-        Segment("unattributed", 0, 2 * MS, Source.UNKNOWN),
+        Segment("application", 0, 2 * MS),
         Segment("queue", 2 * MS, 22 * MS, Source.ESTIMATED),
         Segment("tokenize", 22 * MS, 32 * MS, Source.SERVER_REPORTED),
         Segment("prefill", 32 * MS, 52 * MS, Source.SERVER_REPORTED),
-        Segment("unattributed", 52 * MS, 53 * MS, Source.UNKNOWN),
+        Segment("application", 52 * MS, 53 * MS),
     )
     # Each process counts what it did itself.
     assert set(_stages(server.seen)) == {"queue"}
@@ -270,7 +270,7 @@ def test_what_cannot_have_been_is_not_believed(server: Server, told: str) -> Non
         handoff.merge_remote(told)
 
     server.serve(_answering_after(work))
-    assert [each.name for each in _request(server.seen).segments] == ["unattributed"]
+    assert [each.name for each in _request(server.seen).segments] == ["application"]
     assert server.seen.snapshot().metric("evidence_rejected", kind="request").count() == 1
 
 
@@ -392,7 +392,7 @@ def test_a_worker_of_another_process(dies: bool) -> None:
     assert len([span for span in seen.spans if span.name == "ask"]) == 1
     if dies:
         assert request.outcome is Outcome.ERROR
-        assert [each.name for each in request.segments] == ["unattributed"]
+        assert [each.name for each in request.segments] == ["application"]
     else:
         assert request.outcome is Outcome.COMPLETED
         by_name = {each.name: each for each in request.segments}
@@ -517,7 +517,7 @@ def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
         told = handoff.server_timing()
     assert told == "prefill;dur=10000.000, tokenize;dur=2.000"
     scope: Any = handoff._scope  # pyright: ignore[reportPrivateUsage]
-    assert len(scope._contents._stages) <= KEPT_ONE_BY_ONE
+    assert len(scope._contents.activity.children) <= KEPT_ONE_BY_ONE
 
 
 def test_wrong_arguments_are_the_applications(

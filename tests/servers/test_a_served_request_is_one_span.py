@@ -228,7 +228,7 @@ def test_what_happens_behind_the_last_byte_is_no_part_of_it(server: Server) -> N
     assert (record.outcome, record.duration_ns) == (Outcome.COMPLETED, 0)
 
 
-def test_stages_split_it_and_the_rest_is_not_attributed(server: Server) -> None:
+def test_stages_split_it_and_the_rest_is_the_applications(server: Server) -> None:
     """Nobody but the application knows what it does."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -243,7 +243,7 @@ def test_stages_split_it_and_the_rest_is_not_attributed(server: Server) -> None:
     (record,) = [each for each in server.seen.records if each.kind is Kind.REQUEST]
     assert [(each.name, each.duration_ns // MS) for each in record.segments] == [
         ("queue", 20),
-        ("unattributed", 1),
+        ("application", 1),
         ("prefill", 30),
     ]
     assert {each.side for each in server.seen.records} == {Side.SERVER}
@@ -365,7 +365,7 @@ def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
     assert served.name == _span(server).name == "POST /chat/{room}"
     assert _span(server).attributes["http.route"] == "/chat/{room}"
     assert [(each.name, each.duration_ns // MS) for each in served.segments] == [
-        ("prepare", 2),
+        ("application", 2),
         ("unattributed", 7),
     ]
 
@@ -468,7 +468,10 @@ def test_a_served_request_as_a_whole_trace(server: Server) -> None:
                     "http.response.status_code": 200,
                     "latspan.kind": "request",
                     "latspan.outcome": "completed",
-                    "latspan.unattributed.duration": 0.003,
+                    "latspan.application.after": 0.003,
+                    "latspan.application.before": 0.0,
+                    "latspan.application.between": 0.0,
+                    "latspan.application.duration": 0.003,
                     "server.address": "model.test",
                     "server.port": 80,
                     "url.scheme": "http",

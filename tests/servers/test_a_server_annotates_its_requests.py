@@ -252,6 +252,7 @@ def test_a_stage_around_a_function(server: Server) -> None:
         ("tokenize", 2 * MS),
         ("safety", 1 * MS),
         ("rerank", 3 * MS),
+        ("send", 0),
         ("decode", 2 * MS),
     ]
     assert len(_of(server.seen, Kind.STAGE)) == 5

@@ -108,7 +108,7 @@ def test_both_sides_are_what_the_server_wrote_down(measured: Measured) -> None:
         assert measured(f"error of the server's {stage}", errors) <= _LIMIT_MS
     unnamed = [
         abs(
-            _ns(request["own"], "prepare", "postprocess", "send_stream")
+            _ns(request["segments"], "application", "send_stream")
             - (truth[trace]["all"] - sum(truth[trace][each] for each in (*_STAGES[:6], "tokens")))
         )
         / _MS

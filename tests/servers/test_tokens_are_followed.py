@@ -91,10 +91,10 @@ def test_a_streamed_answer_is_a_models(server: Server) -> None:
     assert client.body == b"data: a\n\ndata: b\n\ndata: c\n\n"
     (request,) = _of(server.seen, Kind.REQUEST)
     assert [(each.name, each.duration_ns) for each in request.segments] == [
-        ("unattributed", 5 * MS),
+        ("application", 5 * MS),
         ("prefill", 30 * MS),
         ("decode", 20 * MS),
-        ("unattributed", 1 * MS),
+        ("application", 1 * MS),
     ]
     assert request.metrics["time_to_first_token"].value == 35 * MS
     assert request.metrics["time_per_output_token"].value == 10 * MS

@@ -40,7 +40,7 @@ def instances_of(receiver: Receiver) -> dict[str, Instance]:
     for held in receiver.resource_spans:
         sender = instance(dict(attributes_of(held.resource.attributes)))
         spans = [span for scope in held.scope_spans for span in scope.spans]
-        sender.spans.update(span.name for span in spans if span.name != "unattributed")
+        sender.spans.update(span.name for span in spans)
     for held in receiver.resource_metrics:
         sender = instance(dict(attributes_of(held.resource.attributes)))
         sender.stages = Counter()

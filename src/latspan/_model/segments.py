@@ -34,6 +34,7 @@ class SegmentName(StrEnum):
     """Client segments, in the order in which a request passes through them."""
 
     DISPATCH_LAG = "dispatch_lag"
+    APPLICATION = "application"
     PREPARE = "prepare"
     CALL = "call"
     RETRY = "retry"
@@ -241,6 +242,28 @@ class Segment(NamedTuple):
     def duration_ns(self) -> int:
         """Length in nanoseconds, at least 0."""
         return self.end_ns - self.start_ns
+
+
+class Step(NamedTuple):
+    """
+    Step of a request: a model call, tool, retrieval or other stage, or an HTTP exchange inside it.
+
+    Args:
+        name: Name of the stage, of the span of the call, or of the exchange's segment.
+        kind: ``call``, ``stage`` or ``http``.
+        start_ns: Nanoseconds since the start of the request, at least 0.
+        end_ns: Nanoseconds since the start of the request, at least ``start_ns``; ``None`` if the
+            step was open when the request ended.
+        parent: Number of the step that it began in, from 1; 0 if it began in none.
+        merged: Number of steps of this name that it stands for, at least 1.
+    """
+
+    name: str
+    kind: Kind
+    start_ns: int
+    end_ns: int | None
+    parent: int = 0
+    merged: int = 1
 
 
 class SegmentTotal(NamedTuple):

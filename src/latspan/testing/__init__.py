@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from latspan._base.clock import Clock, ManualClock
     from latspan._model.metrics import MetricValue
     from latspan._model.recording import RequestRecord
-    from latspan._model.segments import Segment, SegmentTotal, Side
+    from latspan._model.segments import Segment, SegmentTotal, Side, Step
     from latspan._model.tokens import TokenCounts
     from latspan.testing._capture import Captured, capture
     from latspan.testing._fixture import LatspanCapture
     from latspan.testing._llama import LlamaServer, LogLine
-    from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
+    from latspan.testing._script import Ending, PayloadPart, Script, ScriptStep, ServerFlavor
     from latspan.testing._served import ServedRequest, WriteRecord
     from latspan.testing._server import ScriptedServer
     from latspan.testing._span_dicts import spans_as_dict
@@ -38,6 +38,7 @@ __all__ = [
     "PayloadPart",
     "RequestRecord",
     "Script",
+    "ScriptStep",
     "ScriptedServer",
     "Segment",
     "SegmentTotal",
@@ -64,13 +65,14 @@ _HOMES: Final = {
     "PayloadPart": "_script",
     "RequestRecord": "latspan._model.recording",
     "Script": "_script",
+    "ScriptStep": "_script",
     "ScriptedServer": "_server",
     "Segment": "latspan._model.segments",
     "SegmentTotal": "latspan._model.segments",
     "ServedRequest": "_served",
     "ServerFlavor": "_script",
     "Side": "latspan._model.segments",
-    "Step": "_script",
+    "Step": "latspan._model.segments",
     "TokenCounts": "latspan._model.tokens",
     "WriteRecord": "_served",
     "capture": "_capture",

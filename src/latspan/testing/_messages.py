@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
+from latspan.testing._script import Ending, PayloadPart, Script, ScriptStep, ServerFlavor
 from latspan.testing._served import ServedRequest, WriteRecord
 
 
@@ -27,9 +27,9 @@ def script_from_json(data: Mapping[str, Any]) -> Script:
     return Script(**fields)
 
 
-def _steps_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+def _steps_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[ScriptStep, ...]:
     return tuple(
-        Step(PayloadPart(step["piece"]), step["gap_ns"], step["text"], step["tokens"])
+        ScriptStep(PayloadPart(step["piece"]), step["gap_ns"], step["text"], step["tokens"])
         for step in data
     )
 

@@ -87,7 +87,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     """
     One event of a stream.
 
@@ -147,8 +147,8 @@ class Script:
 
     queue_ns: int = 0
     prefill_ns: int = 0
-    steps: tuple[Step, ...] = ()
-    lead: tuple[Step, ...] = ()
+    steps: tuple[ScriptStep, ...] = ()
+    lead: tuple[ScriptStep, ...] = ()
     finish_gap_ns: int = 0
     ending: Ending = Ending.DONE
     finish_reason: str = "stop"
@@ -243,8 +243,8 @@ class Script:
             replace(step, gap_ns=_ns(stalls.get(at, 0) + (gap_ms if at else 0)))
             for at, step in enumerate(plan)
         ]
-        role = Step(PayloadPart.ROLE)
-        lead: tuple[Step, ...] = ()
+        role = ScriptStep(PayloadPart.ROLE)
+        lead: tuple[ScriptStep, ...] = ()
         if role_ms is not None:
             lead = (replace(role, gap_ns=_ns(role_ms)),)
         elif steps:
@@ -326,13 +326,13 @@ def _ns(milliseconds: float) -> int:
     return from_unit(milliseconds, "ms")
 
 
-def _chunks(piece: PayloadPart, tokens: int, per_chunk: int) -> list[Step]:
-    steps: list[Step] = []
+def _chunks(piece: PayloadPart, tokens: int, per_chunk: int) -> list[ScriptStep]:
+    steps: list[ScriptStep] = []
     for first in range(0, tokens, per_chunk):
         last = min(first + per_chunk, tokens)
         text = "".join(f"{piece}{token} " for token in range(first, last))
         if piece is PayloadPart.TOOL_CALL:
             # Client libraries parse arguments, some of them while they arrive.
             text = f"{'' if first else _ARGUMENTS}{text}{_ARGUMENTS_END if last == tokens else ''}"
-        steps.append(Step(piece, text=text, tokens=last - first))
+        steps.append(ScriptStep(piece, text=text, tokens=last - first))
     return steps

@@ -20,7 +20,7 @@ from latspan.testing._payloads import (
     StreamPayloads,
     to_json,
 )
-from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step, total_ns
+from latspan.testing._script import Ending, PayloadPart, Script, ScriptStep, ServerFlavor, total_ns
 from latspan.testing._served import Ledger
 
 _OK: Final = 200
@@ -42,12 +42,12 @@ class Part:
     Args:
         offset_ns: Due time in nanoseconds since the end of the queue.
         piece: Kind of content.
-        step: Step of the script; ``None`` for parts that are not in the script.
+        step: ScriptStep of the script; ``None`` for parts that are not in the script.
     """
 
     offset_ns: int
     piece: PayloadPart
-    step: Step | None = None
+    step: ScriptStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def refuse(request: HttpRequest, error: InvalidRequestError) -> bytes:
     return head + blank if request.method == "HEAD" else whole
 
 
-def _timed(steps: Iterable[Step], start_ns: int) -> Iterator[Part]:
+def _timed(steps: Iterable[ScriptStep], start_ns: int) -> Iterator[Part]:
     offset_ns = start_ns
     for step in steps:
         offset_ns += step.gap_ns

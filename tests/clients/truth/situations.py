@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from latspan.integrations import Outcome
-from latspan.testing import Ending, PayloadPart, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, ScriptStep
 from tests.support.road import Conditions
 
 _NO_ROAD: Final = Conditions()
@@ -46,16 +46,16 @@ class Situation:
         return next(step.text for step in self.scripts[-1].steps if step.tokens).strip()
 
 
-def _script(*steps: Step, **plan: Any) -> Script:
-    return Script(steps=(Step(PayloadPart.ROLE), *steps), **plan)
+def _script(*steps: ScriptStep, **plan: Any) -> Script:
+    return Script(steps=(ScriptStep(PayloadPart.ROLE), *steps), **plan)
 
 
-def _text(text: str, gap_ms: int = 3, tokens: int = 1) -> Step:
-    return Step(PayloadPart.TEXT, gap_ns=gap_ms * 1_000_000, text=text, tokens=tokens)
+def _text(text: str, gap_ms: int = 3, tokens: int = 1) -> ScriptStep:
+    return ScriptStep(PayloadPart.TEXT, gap_ns=gap_ms * 1_000_000, text=text, tokens=tokens)
 
 
-def _beside(piece: PayloadPart, gap_ms: int = 3) -> Step:
-    return Step(
+def _beside(piece: PayloadPart, gap_ms: int = 3) -> ScriptStep:
+    return ScriptStep(
         piece, gap_ns=gap_ms * 1_000_000, text="alive" if piece is PayloadPart.COMMENT else ""
     )
 

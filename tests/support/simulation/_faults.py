@@ -79,6 +79,13 @@ def _prefix(scenario: Scenario, strength: float) -> Scenario:
     return replace(scenario, stable=round(5_000 * strength), cached=False, rate_per_s=0.4)
 
 
+def _chain(scenario: Scenario, strength: float) -> Scenario:
+    """Return a scenario of several calls per request, with as many calls per second as before."""
+    before = 2 + round(2 * strength)
+    rate_per_s = scenario.rate_per_s / (before + 1)
+    return replace(scenario, in_request=True, calls_before=before, rate_per_s=rate_per_s)
+
+
 def _slow_group(by: str, value: str) -> Change:
     def change(scenario: Scenario, strength: float) -> Scenario:
         return replace(scenario, by=by, slow=(value, 1 + 3 * strength), rate_per_s=2.0)
@@ -160,8 +167,8 @@ _FAULTS: Final = (
     Fault(
         "call_chain",
         "call_chain",
-        lambda on, by: replace(on, in_request=True, calls_before=2 + round(2 * by), rate_per_s=2.0),
-        frozenset({"call"}),
+        _chain,
+        frozenset({"decode"}),
     ),
     Fault(
         "slow_consumer",

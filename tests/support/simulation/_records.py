@@ -13,7 +13,7 @@ from latspan._model.metrics import MetricValue
 from latspan._model.recording import RequestRecord
 from latspan._model.recording.folder import RecordFile, begin_recording
 from latspan._model.segments import Kind, Outcome, Segment
-from latspan._model.timeline import Attempt, ChildInterval, answering, call_timeline, scope_timeline
+from latspan._model.timeline import Activity, Attempt, answering, call_timeline, scope_timeline
 from latspan._model.tokens import TokenCounts, TokenSource
 from support.simulation._client import CallMade, Client, RequestMade
 from support.simulation._kernel import Kernel, Process, Slots, ns
@@ -209,17 +209,22 @@ def _request_record(
     request: RequestMade, calls: Sequence[RequestRecord], scenario: Scenario, number: int
 ) -> RequestRecord:
     inside = [
-        ChildInterval(
+        Activity(
+            Kind.CALL,
             call.name,
             call.start_epoch_ns - _EPOCH_NS,
             call.start_epoch_ns - _EPOCH_NS + call.duration_ns,
-            call.segments,
-            _instant(call, "time_to_first_visible_token"),
+            segments=call.segments,
+            first_visible_ns=_instant(call, "time_to_first_visible_token"),
         )
         for call in calls
     ]
-    stages = [ChildInterval(stage.name, stage.start_ns, stage.done_ns) for stage in request.stages]
-    scope = scope_timeline(request.start_ns, request.done_ns, calls=inside, stages=stages)
+    inside += [
+        Activity(Kind.STAGE, stage.name, stage.start_ns, stage.done_ns) for stage in request.stages
+    ]
+    scope = scope_timeline(
+        Activity(Kind.REQUEST, "answer", request.start_ns, request.done_ns, children=list(inside))
+    )
     failed = bool(calls) and calls[-1].outcome.failed
     details: dict[str, object] = {}
     if request.lag_ns:
@@ -233,7 +238,8 @@ def _request_record(
         segments=scope.timeline.segments,
         metrics=scope.timeline.metrics,
         attributes={"route": request.groups["route"], "tenant": request.groups["tenant"]},
-        reports=scope.own,
+        steps=scope.steps,
+        segment_steps=scope.segment_steps if scope.steps else (),
         scope_id=number,
         root_id=number,
         details=details,

@@ -62,12 +62,19 @@ def test_the_guide_shows_the_file_and_its_errors() -> None:
         assert f"error: {raised.value.message}\nhint: {raised.value.hint}\n" in GUIDE
 
 
+_APPLICATION = {
+    "before": "`application` before the first step",
+    "after": "`application` after the last step",
+}
+
+
 @pytest.mark.parametrize("preset", Preset)
 def test_the_guide_lists_the_presets(preset: Preset) -> None:
     """The names, and the components of a budget with their segments."""
     assert f"| `{preset}`" in GUIDE
     for name, component in BUDGET_COMPONENTS.items():
-        segments = ", ".join(f"`{each}`" for each in component.segments)
+        parts = [] if component.application is None else [_APPLICATION[component.application]]
+        segments = ", ".join([*parts, *(f"`{each}`" for each in component.segments)])
         assert f"| `{name}_ms` | {component.label} | {segments} |" in GUIDE
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from latspan.errors import UnknownNameError
-from latspan.testing import Ending, PayloadPart, Script, ServerFlavor, Step
+from latspan.testing import Ending, PayloadPart, Script, ScriptStep, ServerFlavor
 from latspan.testing._messages import script_from_json, script_to_json
 from latspan.testing._script import total_ns
 
@@ -29,7 +29,7 @@ def test_a_role_can_be_sent_early() -> None:
     """With its own time, the role is written during the prefill."""
     script = Script.chat(tokens=1, role_ms=3)
 
-    assert script.lead == (Step(PayloadPart.ROLE, gap_ns=3 * MS),)
+    assert script.lead == (ScriptStep(PayloadPart.ROLE, gap_ns=3 * MS),)
     assert [step.piece for step in script.steps] == [PayloadPart.TEXT]
 
 
@@ -92,13 +92,13 @@ def test_a_script_is_read_back_from_json_unchanged(script: Script) -> None:
 def test_impossible_steps_are_refused() -> None:
     """A step reports its error on construction."""
     with pytest.raises(ValueError, match="'done' cannot be a step"):
-        Step(PayloadPart.DONE)
+        ScriptStep(PayloadPart.DONE)
     with pytest.raises(ValueError, match="at least 0 ns"):
-        Step(PayloadPart.EMPTY, gap_ns=-1)
+        ScriptStep(PayloadPart.EMPTY, gap_ns=-1)
     with pytest.raises(ValueError, match="cannot hold 1 tokens"):
-        Step(PayloadPart.ROLE, tokens=1)
+        ScriptStep(PayloadPart.ROLE, tokens=1)
     with pytest.raises(ValueError, match="cannot hold 0 tokens"):
-        Step(PayloadPart.TEXT, text="no token")
+        ScriptStep(PayloadPart.TEXT, text="no token")
 
 
 def test_impossible_scripts_are_refused() -> None:
@@ -114,7 +114,7 @@ def test_impossible_scripts_are_refused() -> None:
     with pytest.raises(ValueError, match="exceed prompt_tokens"):
         Script(prompt_tokens=3, cached_tokens=2, cache_write_tokens=2)
     with pytest.raises(ValueError, match="a step of lead has tokens"):
-        Script(lead=(Step(PayloadPart.TEXT, tokens=1),))
+        Script(lead=(ScriptStep(PayloadPart.TEXT, tokens=1),))
     with pytest.raises(ValueError, match="400 to 599"):
         Script.refused(200)
     with pytest.raises(ValueError, match="at least 1 token"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing._script import Ending, PayloadPart, Script, Step
+from latspan.testing._script import Ending, PayloadPart, Script, ScriptStep
 from latspan.testing._scripted_response import Farewell, Rotation
 from support.answers import Played, play
 
@@ -50,7 +50,7 @@ def test_chunks_have_openais_shape() -> None:
 
 def test_text_is_sent_unescaped() -> None:
     """Characters outside ASCII take several bytes, between which a network may split them."""
-    step = Step(PayloadPart.TEXT, text="早安", tokens=1)
+    step = ScriptStep(PayloadPart.TEXT, text="早安", tokens=1)
     played = _play(Script(steps=(step,)), stream=True)
 
     assert '"content":"早安"'.encode() in played.written
@@ -143,8 +143,11 @@ def test_comments_and_empty_deltas_contain_no_token() -> None:
     """They keep the connection alive during the prefill."""
     script = Script(
         prefill_ns=5,
-        lead=(Step(PayloadPart.COMMENT, gap_ns=1, text="ping"), Step(PayloadPart.EMPTY, gap_ns=2)),
-        steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),),
+        lead=(
+            ScriptStep(PayloadPart.COMMENT, gap_ns=1, text="ping"),
+            ScriptStep(PayloadPart.EMPTY, gap_ns=2),
+        ),
+        steps=(ScriptStep(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     played = _play(script, stream=True)
 

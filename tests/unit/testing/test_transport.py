@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from latspan.errors import MissingExtraError
-from latspan.testing import Ending, ManualClock, PayloadPart, Script, ServedRequest, Step
+from latspan.testing import Ending, ManualClock, PayloadPart, Script, ScriptStep, ServedRequest
 from latspan.testing import scripted_transport as _scripted_transport
 
 MS = 1_000_000
@@ -261,10 +261,10 @@ async def test_comments_and_empty_deltas_arrive_during_the_prefill(client: Clien
     script = Script(
         prefill_ns=50 * MS,
         lead=(
-            Step(PayloadPart.COMMENT, gap_ns=10 * MS, text="ping"),
-            Step(PayloadPart.EMPTY, gap_ns=5 * MS),
+            ScriptStep(PayloadPart.COMMENT, gap_ns=10 * MS, text="ping"),
+            ScriptStep(PayloadPart.EMPTY, gap_ns=5 * MS),
         ),
-        steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),),
+        steps=(ScriptStep(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     await client.post(script)
 

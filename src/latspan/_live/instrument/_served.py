@@ -44,7 +44,7 @@ from latspan._live.otel.spans import AttributeValue, EnrichingSink, NoSink
 from latspan._live.process.runtime import current_runtime
 from latspan._model.metrics import TIME_TO_FIRST_CHUNK, MetricValue
 from latspan._model.segments import Kind, Outcome, Side, Stage
-from latspan._model.timeline import ChildInterval
+from latspan._model.timeline import Activity
 
 _FIRST_SERVER_ERROR: Final = 500
 _METHODS: Final = frozenset(
@@ -225,8 +225,8 @@ class ServerRequest:
         if begins_a_stream and self._first_ns is None:
             self._first_ns = after_ns
         if after_ns - before_ns > _HELD_UP_NS:
-            written = ChildInterval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
-            self._scope.add_stage(written)
+            written = Activity(None, Stage.SEND_STREAM.value, before_ns, after_ns)
+            self._scope.add(written)
 
     def took_ns(self) -> list[tuple[str, int]]:
         """Return the duration of each ended stage, and the total so far, in nanoseconds."""

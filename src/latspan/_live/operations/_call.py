@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Self
 
 from latspan._base.text import text_of
 from latspan._live.operations._context import series_attributes, span_attributes
-from latspan._live.operations._enclosing import enclosing_scopes
+from latspan._live.operations._enclosing import active_scope
 from latspan._live.operations._operation import Operation
 from latspan._live.operations._response_parts import ResponseParts
 from latspan._live.otel.spans import AttributeValue
 from latspan._model.metrics import TIME_TO_FIRST_VISIBLE_TOKEN
-from latspan._model.segments import Kind, Mark, Source
-from latspan._model.timeline import ChildInterval
+from latspan._model.segments import CUT, Kind, Mark, Source
+from latspan._model.timeline import Activity
 from latspan._model.wire import ApiFormat
 
 if TYPE_CHECKING:
@@ -66,30 +66,34 @@ class ModelCall(Operation):
 
     def _join_enclosing_scopes(self) -> None:
         super()._join_enclosing_scopes()
-        for scope in enclosing_scopes():
-            scope.add_call(self.interval)
+        scope = active_scope()
+        if scope is not None:
+            scope.add(self.activity)
 
-    def interval(self, until_ns: int) -> ChildInterval:
-        """Return the interval of the call in a request or stage that ended at ``until_ns``."""
+    def activity(self) -> Activity:
+        """Return the call as an activity of the request or stage around it."""
         timeline, left = self._timeline, self.left
         if timeline is None and left is not None:
             # The caller stopped reading inside the request or stage and may resume after its end:
-            # the interval covers the call so far.
+            # the activity covers the call so far.
             observed = self._observed()
             timeline = observed.timeline(observed.summary(), left.outcome, left.done_ns)
         if timeline is None:
-            return ChildInterval(
+            return Activity(
+                self.kind,
                 self.name,
                 self.start_ns,
-                until_ns,
                 streamed=self.streamed,
                 start_other_ns=self._start_other_ns,
             )
         visible = timeline.metrics.get(TIME_TO_FIRST_VISIBLE_TOKEN)
-        return ChildInterval(
+        outcome = self.outcome if left is None else left.outcome
+        return Activity(
+            kind=self.kind,
             name=self.name,
             start_ns=timeline.start_ns,
             done_ns=timeline.done_ns,
+            was_cut=outcome in CUT,
             segments=timeline.segments,
             streamed=self.streamed,
             first_visible_ns=timeline.marks.get(Mark.FIRST_VISIBLE),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final, NamedTuple, Protocol
 
-from latspan._live.operations._contents import Contents, Inside
-from latspan._model.segments import Side
+from latspan._live.operations._contents import Contents
+from latspan._model.segments import Kind, Side
+from latspan._model.timeline import Activity, Inside
 
 
 class ScopeIds(NamedTuple):
@@ -26,23 +27,18 @@ NO_SCOPE: Final = ScopeIds(0, 0)
 
 
 class Scope(Protocol):
-    """A scope that contains calls and stages."""
+    """A scope, in which activities begin."""
 
-    def add_call(self, call: Inside) -> None:
-        """Add a call that is made inside it."""
+    def add(self, child: Inside) -> None:
+        """Add a call, stage or inner request that begins directly inside it."""
         ...
 
-    def add_stage(self, stage: Inside) -> None:
-        """Add a stage inside it."""
+    def add_exchange(self, exchange: Inside) -> None:
+        """Add an HTTP exchange that no call belongs to; a stage does not, because it covers it."""
         ...
 
-    def add_exchange(self, exchange: Inside) -> bool:
-        """
-        Add an HTTP exchange that no call belongs to; a stage does not, because it covers it.
-
-        Returns:
-            Whether the scopes around this one may add it too.
-        """
+    def hold(self, count: int) -> None:
+        """Count the activities in one that has ended inside it."""
         ...
 
     @property
@@ -117,18 +113,20 @@ class RemoteScope:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._contents = Contents(lambda merge: merge())
+        # Its start is in the other process.
+        self._contents = Contents(Activity(Kind.REQUEST, "", 0), lambda fold: fold())
 
-    def add_call(self, call: Inside) -> None:
-        """Do nothing: the call is in the trace, and this process has no timeline of the request."""
+    def add(self, child: Inside) -> None:
+        """Add a stage inside it; a call is in the trace, and its time is that of its stage."""
+        if isinstance(child, Activity):
+            self._contents.add(child)
 
-    def add_stage(self, stage: Inside) -> None:
-        """Add a stage inside it."""
-        self._contents.add_stage(stage)
-
-    def add_exchange(self, exchange: Inside) -> bool:  # noqa: ARG002
+    def add_exchange(self, exchange: Inside) -> None:
         """Do nothing: the exchange is in the trace."""
-        return False
+
+    def hold(self, count: int) -> None:
+        """Count the activities in one that has ended inside it."""
+        self._contents.hold(count)
 
     @property
     def outer(self) -> None:

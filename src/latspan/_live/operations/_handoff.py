@@ -40,14 +40,13 @@ from latspan._live.operations._enclosing import (
     Scope,
     active_scope,
     current_scope,
-    enclosing_scopes,
 )
 from latspan._live.operations._scope import LocalScope, request_around
 from latspan._live.otel.spans import AttributeValue, given_attributes
 from latspan._live.process.runtime import current_runtime
 from latspan._model.metrics import MetricValue
 from latspan._model.segments import Kind, Outcome, Side, Source
-from latspan._model.timeline import ChildInterval
+from latspan._model.timeline import Activity
 from latspan._model.units import from_unit
 from latspan._model.wire import server_timing
 
@@ -252,12 +251,12 @@ class Handoff:
         with self._entered():
             if not self._waited(Outcome.COMPLETED, at_ns, Source.ESTIMATED):
                 return
-            enclosing = enclosing_scopes()
+            scope = active_scope()
         for name, duration_ns in took:
             until_ns = min(now_ns, at_ns + duration_ns)
-            stage = ChildInterval(name, at_ns, until_ns, source=Source.SERVER_REPORTED)
-            for each in enclosing:
-                each.add_stage(stage)
+            if scope is not None:
+                source = Source.SERVER_REPORTED
+                scope.add(Activity(Kind.STAGE, name, at_ns, until_ns, source=source))
             at_ns = until_ns
 
     def _dropped(self) -> None:

@@ -19,13 +19,13 @@ from opentelemetry.context import Context
 from latspan import semconv
 from latspan._base.internal_errors import handle_internal_errors
 from latspan._live.operations._call import ModelCall
-from latspan._live.operations._enclosing import enclosing_scopes
+from latspan._live.operations._enclosing import active_scope
 from latspan._live.operations._open_operations import open_operations
 from latspan._live.operations._operation import Operation
 from latspan._live.otel.spans import AttributeValue, NoSink
 from latspan._live.process.runtime import Runtime
-from latspan._model.segments import NOT_READ, Kind, exchange_segment
-from latspan._model.timeline import ChildInterval
+from latspan._model.segments import NOT_READ, Kind, Outcome, exchange_segment
+from latspan._model.timeline import Activity
 from latspan._model.wire import ApiFormat
 
 _MAX_HOSTS: Final = 50
@@ -91,18 +91,20 @@ class HttpExchange(Operation):
 
     def _join_enclosing_scopes(self) -> None:
         super()._join_enclosing_scopes()
-        for scope in enclosing_scopes():
-            if not scope.add_exchange(self.interval):
-                break
+        scope = active_scope()
+        if scope is not None:
+            scope.add_exchange(self.activity)
 
-    def interval(self, until_ns: int) -> ChildInterval:
-        """Return the interval of the exchange in a request that ended at ``until_ns``."""
-        return ChildInterval(
+    def activity(self) -> Activity | None:
+        """Return the exchange as an activity of its request; ``None`` if it became a call."""
+        if self._is_promoted:
+            return None
+        return Activity(
+            self.kind,
             self._segment_name(),
             self.start_ns,
-            self.start_ns if self._is_promoted else self._done_ns(until_ns),
-            own=True,
-            is_exchange=True,
+            self._waited_until_ns(),
+            was_cut=self.outcome is Outcome.CANCELLED,
             start_other_ns=self._start_other_ns,
             done_other_ns=self._done_other_ns,
         )
@@ -115,15 +117,15 @@ class HttpExchange(Operation):
             known[server] = exchange_segment(*server)
         return known[server]
 
-    def _done_ns(self, until_ns: int) -> int:
-        """Return the instant until which the caller waited, at most ``until_ns`` if it is open."""
+    def _waited_until_ns(self) -> int | None:
+        """Return the instant until which the caller waited; ``None`` if it still waits."""
         timeline, attempt = self._timeline, self.answering
-        if timeline is not None and self.outcome not in NOT_READ:
-            return timeline.done_ns
-        end_ns = until_ns if timeline is None else timeline.done_ns
+        done_ns = None if timeline is None else timeline.done_ns
+        if done_ns is not None and self.outcome not in NOT_READ:
+            return done_ns
         if attempt is None or attempt.headers_ns is None:
-            return end_ns
-        return min(attempt.headers_ns, end_ns)
+            return done_ns
+        return attempt.headers_ns if done_ns is None else min(attempt.headers_ns, done_ns)
 
     def promoted(
         self,

@@ -36,7 +36,7 @@ from opentelemetry.trace import Span, SpanKind
 from latspan import semconv
 from latspan._base.text import text_of
 from latspan._live.operations._annotations import NOTHING_MORE, Annotations, Known
-from latspan._live.operations._contents import Contents, Inside, Place
+from latspan._live.operations._contents import Contents
 from latspan._live.operations._context import (
     Entered,
     ambient_attributes,
@@ -56,7 +56,8 @@ from latspan._live.operations._open_operations import open_scopes
 from latspan._live.otel.spans import AttributeValue, SpanSink, given_attributes
 from latspan._live.process.event_loop import LoopWatch
 from latspan._live.process.runtime import Runtime
-from latspan._model.segments import STAGE_KINDS, Kind, Outcome, Side, Source
+from latspan._model.segments import CUT, STAGE_KINDS, Kind, Outcome, Side, Source
+from latspan._model.timeline import Activity, Inside
 from latspan._model.wire import server_timing
 
 _next_id: Final = count(1).__next__
@@ -84,16 +85,17 @@ class LocalScope:
     """
 
     __slots__ = (
+        "_activity",
         "_ambient",
         "_annotated",
         "_contents",
         "_custom",
         "_entered",
         "_inline",
+        "_is_inside",
         "_loop",
         "_observation",
         "_offset_ns",
-        "_place",
         "_runtime",
         "_series",
         "_side",
@@ -152,23 +154,26 @@ class LocalScope:
         """Function that ends it as ``abandoned`` with more facts; it refers to this object."""
         self.kind = kind
         self.name = name
-        self._contents = Contents(runtime.enqueue)
         self.waits: list[Callable[[], None]] = []
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
-        self._place = Place(name, self._start_ns)
+        self._activity = Activity(kind, name, self._start_ns)
+        self._contents = Contents(self._activity, runtime.enqueue)
         self._watch: LoopWatch | None = None
         """Watch that ends with this scope: a stage uses that of its request, which costs less."""
         self._loop = self.outer._loop if isinstance(self.outer, LocalScope) else None
         if self._loop is None or kind is not Kind.STAGE:
             self._loop = self._watch = runtime.watch_loop()
         if self._loop is not None:
-            self._place.start_other_ns = self._loop.report_step(self._start_ns)
-        if kind is Kind.STAGE:
-            for scope in enclosing_scopes():
-                scope.add_stage(self._place)
-                if scope.side is Side.SERVER:
-                    self._side = Side.SERVER
+            self._activity.start_other_ns = self._loop.report_step(self._start_ns)
+        if kind is Kind.STAGE and any(each.side is Side.SERVER for each in enclosing_scopes()):
+            self._side = Side.SERVER
+        # A served request is not a part of its caller's, even in the same process.
+        self._is_inside = self.outer is not None and (
+            kind is not Kind.REQUEST or side is not Side.SERVER
+        )
+        if self.outer is not None and self._is_inside:
+            self.outer.add(self._activity)
         observe = None if kind is Kind.STAGE else runtime.observe
         self._observation = None if observe is None else observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
@@ -224,20 +229,18 @@ class LocalScope:
             parent_context=context.get_current(),
         )
 
-    def add_call(self, call: Inside) -> None:
-        """Add a call that is made inside it."""
-        self._contents.add_call(call)
+    def add(self, child: Inside) -> None:
+        """Add a call, stage or inner request that begins directly inside it."""
+        self._contents.add(child)
 
-    def add_stage(self, stage: Inside) -> None:
-        """Add a stage inside it."""
-        self._contents.add_stage(stage)
-
-    def add_exchange(self, exchange: Inside) -> bool:
+    def add_exchange(self, exchange: Inside) -> None:
         """Add an HTTP exchange that no call belongs to, unless this is a stage."""
-        if self.kind is Kind.STAGE:
-            return False
-        self._contents.add_stage(exchange)
-        return True
+        if self.kind is not Kind.STAGE:
+            self._contents.add(exchange)
+
+    def hold(self, count: int) -> None:
+        """Count the activities in one that has ended inside it."""
+        self._contents.hold(count)
 
     def took_ns(self) -> list[tuple[str, int]]:
         """
@@ -332,15 +335,17 @@ class LocalScope:
         if outcome in _GIVEN_UP and self.kind is not Kind.STAGE:
             self._end_stages(outcome, ended_ns)
         if self._loop is not None:
-            self._place.done_other_ns = self._loop.report_step(ended_ns)
+            self._activity.done_other_ns = self._loop.report_step(ended_ns)
         if self._watch is not None:
             self._watch.end()
-        self._place.source, self._place.done_ns = source, ended_ns
+        # Its end comes last: another thread may read the activity.
+        self._activity.source, self._activity.was_cut = source, outcome in CUT
+        self._activity.done_ns = ended_ns
         annotations = self._annotated[0] if self._annotated else None
         if annotations is not None:
             annotations.closed()
         if known.name is not None:
-            self.name = text_of(known.name)
+            self.name = self._activity.name = text_of(known.name)
             known = known._replace(name=self.name)
         if known.series or (annotations is not None and annotations.series):
             annotated = {} if annotations is None else annotations.series
@@ -384,12 +389,10 @@ class LocalScope:
             kind=self.kind,
             name=self.name,
             side=self._side,
-            start_ns=self._start_ns,
             offset_ns=self._offset_ns,
-            source=self._place.source,
+            activity=self._activity,
             contents=self._contents,
             loop=self._loop,
-            done_other_ns=self._place.done_other_ns,
             series=self._series,
             custom=self._custom,
             started_with=self._started_with,
@@ -401,8 +404,11 @@ class LocalScope:
         )
         finished = finished_scope(observed, outcome, done_ns, error_type, known)
         self._loop = self._watch = None
-        # Code that still holds this object does not need the calls and stages inside it.
-        self._contents.clear()
+        if self.outer is not None and self._is_inside:
+            self.outer.hold(self._contents.held)
+        else:
+            # Code that still holds this object does not need the activities inside it.
+            self._activity.children.clear()
         publish_scope(observed, finished, known.name)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._live.operations._annotations import Annotations, Known
 from latspan._live.operations._contents import Contents
 from latspan._live.operations._context import convention_labels, custom_series, span_attributes
@@ -31,19 +32,16 @@ from latspan._live.process.event_loop import LoopWatch
 from latspan._live.process.runtime import Observation, Runtime
 from latspan._model.metrics import FIRST_WAITS, TIME_TO_FIRST_TOKEN, MetricValue
 from latspan._model.recording import RequestRecord, details_of
-from latspan._model.segments import (
-    Kind,
-    Outcome,
-    Segment,
-    SegmentName,
-    Side,
-    Source,
-    host_of_exchange,
-)
-from latspan._model.timeline import ChildInterval, ScopeTimeline, scope_timeline
+from latspan._model.segments import CUT, Kind, Outcome, Segment, Side
+from latspan._model.timeline import Activity, Inner, ScopeTimeline, scope_timeline
 from latspan._model.tokens import TokenCounts, TokenSource
 
 _NO_ANNOTATIONS: Final = Annotations()
+_APPLICATION: Final = (
+    semconv.LATSPAN_APPLICATION_BEFORE,
+    semconv.LATSPAN_APPLICATION_BETWEEN,
+    semconv.LATSPAN_APPLICATION_AFTER,
+)
 
 
 class ObservedScope(NamedTuple):
@@ -55,13 +53,10 @@ class ObservedScope(NamedTuple):
         kind: ``request``, ``inner_request`` or ``stage``.
         name: Final name.
         side: Side of the network.
-        start_ns: Start, monotonic nanoseconds.
         offset_ns: Nanoseconds to add to a monotonic reading to get Unix time.
-        source: Source of the times of a stage.
-        contents: Calls and stages inside it.
+        activity: The scope as an activity, with its end, and with the activities inside it.
+        contents: The activities inside it.
         loop: Watch of the event loop on which it waited, ``None`` if it is not watched.
-        done_other_ns: Last instant before the end at which something else is known to have run on
-            the event loop.
         series: Series attributes, by latspan's names.
         custom: Further span attributes that the surrounding code had set at the start.
         started_with: Attributes of the span at its start.
@@ -76,12 +71,10 @@ class ObservedScope(NamedTuple):
     kind: Kind
     name: str
     side: Side
-    start_ns: int
     offset_ns: int
-    source: Source
+    activity: Activity
     contents: Contents
     loop: LoopWatch | None
-    done_other_ns: int | None
     series: Mapping[str, str]
     custom: Mapping[str, AttributeValue]
     started_with: Mapping[str, AttributeValue]
@@ -90,6 +83,11 @@ class ObservedScope(NamedTuple):
     observation: Observation | None
     ids: ScopeIds
     parent_id: int
+
+    @property
+    def start_ns(self) -> int:
+        """Start, monotonic nanoseconds."""
+        return self.activity.start_ns
 
     @property
     def stage_name(self) -> str | None:
@@ -104,7 +102,6 @@ class FinishedScope(NamedTuple):
     Args:
         outcome: Its outcome.
         result: Segments and metrics, and the segments that it reports itself.
-        merged: Number of calls and stages inside whose positions are unknown.
         metrics: All metrics of the record.
         custom: The application's own attributes of span and series.
         attributes: Attributes of the span that are set at its end.
@@ -115,7 +112,6 @@ class FinishedScope(NamedTuple):
 
     outcome: Outcome
     result: ScopeTimeline
-    merged: int
     metrics: Mapping[str, MetricValue]
     custom: Mapping[str, AttributeValue]
     attributes: Mapping[str, AttributeValue]
@@ -142,17 +138,10 @@ def finished_scope(
         known: Facts that were not known at the start.
     """
     runtime, start_ns, stage_name = observed.runtime, observed.start_ns, observed.stage_name
-    calls, stages = observed.contents.intervals(done_ns)
-    merged = sum(each.merged or 0 for each in (*calls, *stages))
     result = scope_timeline(
-        start_ns,
-        done_ns,
-        calls=calls,
-        stages=stages,
-        own_name=stage_name,
-        own_source=observed.source,
+        observed.activity,
         blocks=() if observed.loop is None else observed.loop.blocks(start_ns, done_ns),
-        done_other_ns=observed.done_other_ns,
+        keeps_open=outcome in CUT,
     )
     timeline = result.timeline
     annotations = observed.annotations or _NO_ANNOTATIONS
@@ -169,11 +158,12 @@ def finished_scope(
         **({} if not known.series else span_attributes(observed.kind, observed.series)),
         **known.attributes,
         **annotations.span_attributes(),
-        **spanless_attributes(_without_exchanges(result.own), merged=merged > 0),
+        **spanless_attributes(result.own, merged=result.merged > 0),
+        **_path_attributes(result),
         semconv.LATSPAN_OUTCOME: outcome.value,
     }
-    if merged:
-        attributes[semconv.LATSPAN_MERGED_COUNT] = merged
+    if result.merged:
+        attributes[semconv.LATSPAN_MERGED_COUNT] = result.merged
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] = estimated
     if error_type is not None:
@@ -190,26 +180,31 @@ def finished_scope(
         )
     if stage_name is not None:
         attributes[semconv.LATSPAN_SEGMENT] = stage_name
-        attributes[semconv.LATSPAN_SOURCE] = observed.source.value
+        attributes[semconv.LATSPAN_SOURCE] = observed.activity.source.value
     return FinishedScope(
         outcome,
         result,
-        merged,
         metrics,
         custom,
         attributes,
         annotations.output_tokens,
-        _is_streamed(calls, metrics, outcome),
-        _late(annotations, calls, stages, done_ns) if annotations.changed_ns else (),
+        _is_streamed(result.inside, metrics, outcome),
+        _late(annotations, result.inside, done_ns) if annotations.changed_ns else (),
     )
 
 
-def _late(
-    annotations: Annotations,
-    calls: Sequence[ChildInterval],
-    stages: Sequence[ChildInterval],
-    done_ns: int,
-) -> tuple[str, ...]:
+def _path_attributes(result: ScopeTimeline) -> dict[str, AttributeValue]:
+    """Return where the application's own time was, and how much of the path is inferred."""
+    attributes: dict[str, AttributeValue] = {}
+    if result.application_ns is not None:
+        for name, duration_ns in zip(_APPLICATION, result.application_ns, strict=True):
+            attributes[name] = duration_ns / NS_PER_S
+    if result.inferred_ns:
+        attributes[semconv.LATSPAN_PATH_INFERRED] = result.inferred_ns / NS_PER_S
+    return attributes
+
+
+def _late(annotations: Annotations, inside: Sequence[Inner], done_ns: int) -> tuple[str, ...]:
     """
     Return the attributes whose values were set when a latency inside the scope was known already.
 
@@ -218,19 +213,19 @@ def _late(
     """
     first_token_ns = annotations.first_token_ns
     known = [] if first_token_ns is None else [first_token_ns]
+    activities = [inner.activity for inner in inside]
+    calls = [each for each in activities if each.kind is Kind.CALL]
     for call in calls:
         if call.first_visible_ns is not None:
             known.append(call.first_visible_ns)
-        if call.merged is not None:
-            # The end of the first of them is unknown; all began after this.
-            known.append(call.start_ns)
-        elif call.segments:
-            known.append(call.done_ns)
+        if call.done_ns is not None:
+            # The end of the first of several merged calls is unknown; all began after this.
+            known.append(call.done_ns if call.merged is None else call.start_ns)
     if not known and not calls:
         known = [
-            stage.done_ns if stage.merged is None else stage.start_ns
-            for stage in stages
-            if stage.done_ns < done_ns and not stage.is_exchange
+            each.done_ns if each.merged is None else each.start_ns
+            for each in activities
+            if each.kind is Kind.STAGE and each.done_ns is not None and each.done_ns < done_ns
         ]
     if not known:
         return ()
@@ -241,9 +236,10 @@ def _late(
 
 
 def _is_streamed(
-    calls: Sequence[ChildInterval], metrics: Mapping[str, MetricValue], outcome: Outcome
+    inside: Sequence[Inner], metrics: Mapping[str, MetricValue], outcome: Outcome
 ) -> bool | None:
     """Return whether a scope streams; ``None`` if it ended before that was known."""
+    calls = [inner.activity for inner in inside if inner.activity.kind is Kind.CALL]
     if any(call.streamed for call in calls) or not FIRST_WAITS.isdisjoint(metrics):
         return True
     return False if calls or outcome is Outcome.COMPLETED else None
@@ -292,8 +288,9 @@ def publish_scope(observed: ObservedScope, finished: FinishedScope, name: str | 
             trace_id=identity.trace_id,
             span_id=identity.span_id,
             sampled=observed.span.kept,
-            # The enclosing request records the segments of an inner one.
-            reports=() if observed.kind is Kind.INNER_REQUEST else finished.result.own,
+            reports=_reports(observed.kind, finished.result),
+            steps=finished.result.steps,
+            segment_steps=finished.result.segment_steps if finished.result.steps else (),
             convention=convention_labels({**observed.started_with, **attributes})
             if is_a_models
             else {},
@@ -308,24 +305,25 @@ def publish_scope(observed: ObservedScope, finished: FinishedScope, name: str | 
     )
 
 
+def _reports(kind: Kind, result: ScopeTimeline) -> tuple[Segment, ...] | None:
+    """Return the segments that a scope records in histograms; ``None`` for all of them."""
+    if kind is Kind.INNER_REQUEST:
+        # The request around it records the same time.
+        return ()
+    return result.own if kind is Kind.STAGE else None
+
+
 def _unseen(observed: ObservedScope, finished: FinishedScope) -> list[Segment]:
     """
     Return the segments that have no span yet.
 
-    The span of a stage covers the stage's own time, and an earlier call or an HTTP exchange has a
-    span of its own. After a merge the positions of the others are unknown, so no spans are created
-    for them.
+    Each step has a span of its own, and the span of a stage covers the stage's own time. What is
+    left are delays by the event loop, and writes that were held up. After a merge the positions are
+    unknown, so no spans are created.
     """
-    if finished.merged:
+    if finished.result.merged:
         return []
-    own, stage_name = _without_exchanges(finished.result.own), observed.stage_name
-    if stage_name is not None:
-        return [each for each in own if each.name == SegmentName.EVENT_LOOP != stage_name]
-    return [each for each in own if each.name != SegmentName.CALL]
-
-
-def _without_exchanges(segments: Sequence[Segment]) -> list[Segment]:
-    return [each for each in segments if host_of_exchange(each.name) is None]
+    return [each for each in finished.result.own if each.name != observed.stage_name]
 
 
 def _is_a_models(observed: ObservedScope, attributes: Mapping[str, AttributeValue]) -> bool:

@@ -7,7 +7,7 @@ The classes check their values when they are created, so an invalid one does not
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from latspan._model.goals._fields import FieldError
 from latspan._model.goals._goal import PercentileGoal
@@ -22,10 +22,13 @@ class Component(NamedTuple):
     Args:
         label: Name in tables.
         segments: Segments and stage kinds whose time counts as this component's.
+        application: Which part of the segment ``application`` counts as this component's: the time
+            before the first step of a request, or after the last one.
     """
 
     label: str
     segments: tuple[str, ...]
+    application: Literal["before", "after"] | None = None
 
 
 BUDGET_COMPONENTS: Final[dict[str, Component]] = {
@@ -33,6 +36,7 @@ BUDGET_COMPONENTS: Final[dict[str, Component]] = {
     "preparation": Component(
         "tokenization and input preparation",
         (SegmentName.PREPARE, Stage.RETRIEVE, Stage.TOKENIZE),
+        application="before",
     ),
     "queueing": Component(
         "routing and queueing",
@@ -41,7 +45,9 @@ BUDGET_COMPONENTS: Final[dict[str, Component]] = {
     "prefill": Component("prefill", (SegmentName.MODEL_LOAD, SegmentName.PREFILL)),
     "decode": Component("decode", (SegmentName.REASONING, SegmentName.DECODE)),
     "postprocessing": Component(
-        "post-processing and safety", (Stage.SAFETY, SegmentName.POSTPROCESS)
+        "post-processing and safety",
+        (Stage.SAFETY, SegmentName.POSTPROCESS),
+        application="after",
     ),
     "network": Component(
         "network and client",
@@ -61,8 +67,9 @@ BUDGET_COMPONENTS: Final[dict[str, Component]] = {
 """
 Components by the name of their field in :class:`Budget`, in the order of a request.
 
-A segment in none of them (``retry``, ``server_wait``, ``call``, ``event_loop``, ``unattributed``,
-``dispatch_lag``, an HTTP exchange) is a row of its own in tables.
+A segment in none of them (``retry``, ``server_wait``, ``event_loop``, ``unattributed``,
+``dispatch_lag``, a tool, an HTTP exchange, ``application`` between the steps) is a row of its own in
+tables.
 """
 
 

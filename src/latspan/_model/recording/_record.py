@@ -23,7 +23,7 @@ from latspan._model.metrics import (
     TIME_TO_FIRST_TOKEN,
     MetricValue,
 )
-from latspan._model.segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, totals
+from latspan._model.segments import CUT, Kind, Outcome, Segment, SegmentTotal, Side, Step, totals
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts
 
 
@@ -48,10 +48,13 @@ class RequestRecord:
             the setting ``series_attributes`` names. An attribute that is not set is absent.
         trace_id: ID of its trace, 0 if there is none.
         span_id: ID of its span, 0 if there is none.
-        reports: Segments that are recorded in histograms, ``None`` for all of them. A request
-            records the time that is in no call and no stage inside it. It also records the time of
-            all its calls except the last one as the segment ``call``. An inner request records
-            none. So no time is counted twice under one name.
+        reports: Segments that are recorded in histograms, ``None`` for all of them. A request, a
+            call and an HTTP exchange record all. A stage records its own time, without the steps
+            inside it, and an inner request none: the request around it records the same time.
+        steps: Steps of a request or stage, whether it waited for them or not, in the order of their
+            starts; empty for a call or an HTTP exchange.
+        segment_steps: Number of the step of each segment, from 1, and 0 if it is in none; empty if
+            there are no steps.
         sampled: Whether it was already decided, when the request ended, that its trace is kept.
         convention: Attributes of the GenAI conventions' metrics, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty for a record that
@@ -109,6 +112,8 @@ class RequestRecord:
     details: Mapping[str, object] = field(default_factory=dict[str, object])
     streamed: bool | None = None
     late: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    segment_steps: tuple[int, ...] = ()
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:

@@ -32,7 +32,7 @@ from latspan._model.metrics import (
     unit_of,
 )
 from latspan._model.recording._series import SEGMENT, SeriesKey, Subject, storable, subject_of
-from latspan._model.segments import CUT, Outcome, Segment, Side, Source, totals
+from latspan._model.segments import CUT, Kind, Outcome, Segment, Side, Source, totals
 
 if TYPE_CHECKING:
     from latspan._model.recording._record import RequestRecord
@@ -127,8 +127,7 @@ def values_of(record: RequestRecord) -> Values:
     """
     Return the values of a record.
 
-    If ``reports`` of the record is set, only these segments, the metrics and the duration are
-    returned: the calls inside record the chunks and tokens.
+    A request or stage has no values of chunks and tokens: the calls inside record them.
     """
     gathered = _Gathered()
     gathered.add_own(record)
@@ -162,6 +161,8 @@ _GAP_AT_LEAST: Final[Name] = (CHUNK_GAP + AT_LEAST, Source.MEASURED.value, None,
 _SEGMENT_AT_LEAST: Final = SEGMENT + AT_LEAST
 _LAST_WAIT: Final = TIME_TO_FIRST_VISIBLE_TOKEN
 """A stream that has this metric has all of :data:`~latspan._model.censoring.FIRST_WAITS`."""
+
+_SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
 
 _OWN_DURATION: Final = (DURATION, Source.MEASURED.value, None, _OWN)
 _DURATION: Final = (semconv.METRIC_OPERATION_DURATION, None, None, _OPERATION)
@@ -205,7 +206,7 @@ class _Gathered:
             if name != DURATION:
                 names.append((name, source._value_, None, _OWN))
                 single.append(value)
-        if record.reports is None:
+        if record.kind not in _SCOPES:
             self._add_chunks_and_tokens(record)
         # Most requests are complete, so for them this check must be all that is done.
         if record.outcome is not Outcome.COMPLETED:
@@ -231,7 +232,7 @@ class _Gathered:
             elif is_cut and metric in GROWING:
                 self.names[at] = (metric + AT_LEAST, source, segment, whose)
                 self.single[at] = record.lower_bound(metric)
-        gap_ns = record.open_gap_ns if record.reports is None else None
+        gap_ns = None if record.kind in _SCOPES else record.open_gap_ns
         if gap_ns is not None:
             self._add(_GAP_AT_LEAST, gap_ns)
 

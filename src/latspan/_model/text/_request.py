@@ -47,6 +47,7 @@ _STYLES: Final[dict[str, str]] = {
     SegmentName.REASONING: "blue",
     SegmentName.DECODE: "cyan",
     SegmentName.CONSUMER: "green",
+    SegmentName.APPLICATION: "green",
     SegmentName.PREPARE: "green",
     SegmentName.POSTPROCESS: "green",
     SegmentName.EVENT_LOOP: "red",

@@ -20,8 +20,9 @@ from latspan._model.units import (
 
 GLOSSARY: Final[dict[str, str]] = {
     SegmentName.DISPATCH_LAG: "sent later than scheduled",
-    SegmentName.PREPARE: "the application before the call",
-    SegmentName.CALL: "earlier calls of the same request",
+    SegmentName.APPLICATION: "your code and its framework, outside the steps",
+    SegmentName.PREPARE: "the client library before the request",
+    SegmentName.CALL: "earlier calls of the same request, recorded by an older version",
     SegmentName.RETRY: "failed attempts and back-off",
     SegmentName.POOL_WAIT: "waiting for a free connection",
     SegmentName.CONNECT: "opening a connection",

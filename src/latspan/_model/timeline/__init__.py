@@ -13,19 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._base.lazy import lazy_getattr
+from latspan._model.timeline._activity import Activity, Inside, as_activity
 from latspan._model.timeline._marks import (
     NO_CHUNK,
     READER_BOUND_NS,
     Attempt,
-    ChildInterval,
     Reads,
     answering,
 )
 
 if TYPE_CHECKING:
     from latspan._model.timeline._call import call_timeline
-    from latspan._model.timeline._merged import merged
+    from latspan._model.timeline._folding import fold
     from latspan._model.timeline._observation import CallObservation
+    from latspan._model.timeline._path import Inner
     from latspan._model.timeline._reconcile import fits
     from latspan._model.timeline._scope import ScopeTimeline, scope_timeline
     from latspan._model.timeline._segment_builder import Timeline
@@ -33,26 +34,30 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_CHUNK",
     "READER_BOUND_NS",
+    "Activity",
     "Attempt",
     "CallObservation",
-    "ChildInterval",
+    "Inner",
+    "Inside",
     "Reads",
     "ScopeTimeline",
     "Timeline",
     "answering",
+    "as_activity",
     "call_timeline",
     "fits",
-    "merged",
+    "fold",
     "scope_timeline",
 ]
 
 _ON_FIRST_USE: Final = {
     "CallObservation": "_observation",
+    "Inner": "_path",
     "ScopeTimeline": "_scope",
     "Timeline": "_segment_builder",
     "call_timeline": "_call",
     "fits": "_reconcile",
-    "merged": "_merged",
+    "fold": "_folding",
     "scope_timeline": "_scope",
 }
 

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, sub
-from typing import Final, NamedTuple
+from typing import Final
 
 from latspan._base.nanoseconds import NS_PER_MS
-from latspan._model.segments import Segment, SegmentName, Source
+from latspan._model.segments import SegmentName
 
 READER_BOUND_NS: Final = NS_PER_MS
 """
@@ -216,42 +216,3 @@ class Reads:
             behind = at_once and (behind or held > READER_BOUND_NS)
             reader_bound.append(behind)
         return returned, reader_bound if True in reader_bound else []
-
-
-class ChildInterval(NamedTuple):
-    """
-    A call or a stage inside a scope. Instants are monotonic nanoseconds.
-
-    Args:
-        name: A stage's name; for a call, its span's name.
-        start_ns: Its start.
-        done_ns: Its end, or the end of the scope if it was still open then.
-        segments: The segments of a call, relative to its start; empty if it has not ended.
-        first_visible_ns: Arrival of the first visible token of a call, if there was one.
-        first_visible_source: Source of that time.
-        own: Whether the scope itself reports the time of the stage, because the stage has no record
-            of its own.
-        is_exchange: Whether it is an HTTP exchange outside any call; it is in the list of the
-            stages.
-        source: Source of the time of a stage.
-        merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
-            single call or stage.
-        streamed: Whether the response of a call was requested as a stream; of merged calls, of any.
-        start_other_ns: Last instant before its start at which something else than its task is known
-            to have run on the event loop; ``None`` if unknown.
-        done_other_ns: The same for its end.
-    """
-
-    name: str
-    start_ns: int
-    done_ns: int
-    segments: tuple[Segment, ...] = ()
-    first_visible_ns: int | None = None
-    first_visible_source: Source = Source.MEASURED
-    own: bool = False
-    is_exchange: bool = False
-    source: Source = Source.MEASURED
-    merged: int | None = None
-    streamed: bool = False
-    start_other_ns: int | None = None
-    done_other_ns: int | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.goals import BUDGET_COMPONENTS, Budget
-from latspan._study.diagnose._attribution import Attribution
+from latspan._model.segments import SegmentName
+from latspan._study.diagnose._facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +34,40 @@ class BudgetRow:
         return 0.0 if self.limit_ns is None else self.actual_ns - self.limit_ns
 
 
-def budget_rows(
-    budget: Budget, attribution: Attribution, kinds: Mapping[str, str]
-) -> tuple[BudgetRow, ...]:
+def budget_rows(budget: Budget, facts: Facts) -> tuple[BudgetRow, ...]:
     """
     Return all components, the largest overrun first, and segments that belong to none of them.
 
+    The time of the application before the first step of a request counts as preparation, that after
+    the last step as post-processing, and the time between steps is a row of its own.
+
     Args:
         budget: Limits.
-        attribution: Shares of the segments; their means add up.
-        kinds: Kind of each stage, by its name: a stage counts as its kind.
+        facts: The units, and the shares of the segments, whose means add up. A stage counts as its
+            kind.
     """
     component_of = {
         segment: name for name, each in BUDGET_COMPONENTS.items() for segment in each.segments
     }
     actual = dict.fromkeys(BUDGET_COMPONENTS, 0.0)
     others: dict[str, float] = {}
-    for share in attribution.shares:
+    kinds = facts.table.kinds
+    for share in facts.attribution.shares:
         component = component_of.get(kinds.get(share.name, share.name))
         if component is None:
             others[share.name] = others.get(share.name, 0.0) + share.mean_ns
         else:
             actual[component] += share.mean_ns
+    own = SegmentName.APPLICATION.value
+    for name, each in BUDGET_COMPONENTS.items():
+        if each.application is None or own not in others:
+            continue
+        part_s = facts.table.number(f"application_{each.application}_s")
+        part_ns = facts.means(part_s * NS_PER_S)[0]
+        if not isnan(part_ns):
+            moved_ns = min(part_ns, others[own])
+            actual[name] += moved_ns
+            others[own] -= moved_ns
     rows = [
         BudgetRow(name, each.label, actual[name], getattr(budget, f"{name}_ns"))
         for name, each in BUDGET_COMPONENTS.items()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
 from latspan._model.text import percent
 from latspan._model.units import rounded_ms
@@ -246,27 +247,95 @@ def retries(facts: Facts) -> Finding | None:
 
 
 def call_chain(facts: Facts) -> Finding | None:
-    """Return the finding on earlier calls of the same request."""
-    table, tail = facts.table, facts.attribution.tail
-    chain = facts.tail(table.chains.astype(float))
-    earlier = {name: float(column[tail].mean()) for name, column in table.earlier.items()}
+    """Return the finding on the calls of a request that run one after another."""
+    table, leader = facts.table, facts.leader
+    slow, typical = facts.means(table.chains.astype(float))
+    earlier = {
+        name: float(column[facts.attribution.tail].mean()) for name, column in table.earlier.items()
+    }
     longest = max(earlier, key=earlier.__getitem__, default=None)
-    evidence = [f"slow requests make {chain:.0f} calls one after another"]
+    evidence = [f"slow requests make {slow:.0f} calls one after another"]
     if longest is not None:
         evidence.append(
             f"of those before the last one, '{longest}' takes the longest:"
             f" {rounded_ms(earlier[longest])}"
         )
+    if facts.attribution.by_excess and slow >= _MANY * typical:
+        evidence[0] += f", typical ones {typical:.0f}"
+        return Finding(
+            Cause.MANY_STEPS,
+            "slow requests make more calls than typical ones",
+            "limit the number of calls, or end the request when further ones no longer help",
+            tuple(evidence),
+            "requests with as many calls are not slow",
+            (leader.name,),
+        )
     return Finding(
         Cause.CALL_CHAIN,
-        "calls before the last one",
+        "calls that run one after another",
         "merge the calls, or run them in parallel"
         if longest is None
         else f"remove, shorten or parallelise the call '{longest}'",
         tuple(evidence),
         "the calls depend on one another and each is as short as it can be",
-        (SegmentName.CALL,),
+        (leader.name,),
     )
+
+
+_MANY: Final = 1.5
+"""Ratio of the number of calls in slow requests to that in typical ones that explains them."""
+
+
+_PLACES: Final = {
+    "before": (
+        Cause.CLIENT_PREPARATION,
+        "the application's own work before the first step",
+        "cache or shorten templating, tokenizing and client set-up",
+        "a profile of the application shows nothing before the first step",
+    ),
+    "between": (
+        Cause.FRAMEWORK,
+        "the application and its framework between the steps",
+        "shorten what runs between the steps: state that is stored, messages that are converted",
+        "a profile of the application shows nothing between the steps",
+    ),
+    "after": (
+        Cause.POST_PROCESSING,
+        "the application's own work after the last step",
+        "process the output in parts while it streams",
+        "the work has to wait for the whole output",
+    ),
+}
+"""Cause, summary, lever and refutation by the place of the application's own time."""
+
+
+def application(facts: Facts) -> Finding | None:
+    """Return the finding on the application's own time in its requests; ``None`` without steps."""
+    if not facts.has_steps:
+        return None
+    by_excess = facts.attribution.by_excess
+
+    def spent(place: str) -> tuple[float, float]:
+        slow, typical = facts.means(facts.table.number(f"application_{place}_s") * NS_PER_S)
+        return slow, 0.0 if isnan(typical) else typical
+
+    def weight(place: str) -> float:
+        slow, typical = spent(place)
+        return slow - typical if by_excess else slow
+
+    place = max(_PLACES, key=weight)
+    cause, summary, lever, refuted_by = _PLACES[place]
+    slow, typical = spent(place)
+    evidence = f"slow requests spend {rounded_ms(slow)} {_WHERE[place]}"
+    evidence += f", typical ones {rounded_ms(typical)}"
+    return Finding(cause, summary, lever, (evidence,), refuted_by, (SegmentName.APPLICATION,))
+
+
+_WHERE: Final = {
+    "before": "before the first step",
+    "between": "between the steps",
+    "after": "after the last step",
+}
 
 
 def own_code(facts: Facts) -> Finding | None:

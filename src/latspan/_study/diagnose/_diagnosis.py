@@ -28,6 +28,7 @@ from latspan._study.diagnose._leading import leading
 from latspan._study.diagnose._rulebook import explain, unreliable
 from latspan._study.diagnose._server_rules import prefill_close_to_queue
 from latspan._study.diagnose._table import RequestTable, units_of
+from latspan._study.diagnose._where import place_of
 from latspan._study.stats import TargetVerdict, Verdict, weighted_quantile, weighted_target_verdict
 from latspan._study.table import Table, divide, table_of_records, wanted_attributes
 from latspan.histogram import values_needed
@@ -90,6 +91,8 @@ class Diagnosis:
         budget: Components with their limits, largest overrun first; empty without a budget.
         notes: What a reader must know about the data, one sentence each.
         given_up: Sentence on the units that were given up; empty if there are none.
+        step: Step in which most of the leading segment is, for example ``step 2 (chat m)``;
+            ``None`` if it is in several, or if no unit has several calls.
         group: Attribute and value of the units; ``None`` for all.
         groups: Diagnosis of the units of each value of an attribute, those of most units first.
     """
@@ -108,6 +111,7 @@ class Diagnosis:
     cut: int = 0
     value_ns: Bounds | None = None
     given_up: str = ""
+    step: str | None = None
     group: tuple[str, str] | None = None
     groups: tuple[Diagnosis, ...] = ()
 
@@ -246,7 +250,9 @@ def diagnose_table(
     if attribution is not None:
         facts = Facts(table, attribution, calibration, stable_tokens)
         attribution = leading(facts)
-        facts = Facts(table, attribution, calibration, stable_tokens)
+        place = place_of(table, attribution)
+        seen = place.table if place is not None and place.label else table
+        facts = Facts(seen, attribution, calibration, stable_tokens, place)
     lacking, given_up = tuple(_lacking(table, noun)), _given_up(table, noun)
 
     def result(conclusion: Conclusion, sentence: str, finding: Finding | None = None) -> Diagnosis:
@@ -263,8 +269,9 @@ def diagnose_table(
             attribution=attribution,
             target=target,
             budget=()
-            if budget is None or facts is None
-            else budget_rows(budget, facts.attribution, table.kinds),
+            if budget is None or attribution is None
+            else budget_rows(budget, Facts(table, attribution)),
+            step=None if facts is None or facts.place is None else facts.place.label or None,
             notes=(*notes, *lacking),
             given_up=given_up,
         )
@@ -298,14 +305,18 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     def part(share: Share) -> str:
         return f"{share.name} ({percent(attribution.weight(share))})"
 
-    unexplained = attribution.share(SegmentName.UNATTRIBUTED)
-    leads = leader.name == SegmentName.UNATTRIBUTED and attribution.weight(leader) >= _LARGE
+    # Without any step, the time of the application is all that is known of a request.
+    unnamed = {SegmentName.UNATTRIBUTED}
+    if not facts.has_steps:
+        unnamed.add(SegmentName.APPLICATION)
+    unexplained = attribution.share(*unnamed)
+    leads = leader.name in unnamed and attribution.weight(leader) >= _LARGE
     if unexplained > _MAX_UNEXPLAINED or leads:
         fraction = percent(attribution.weight(leader)) if leads else percent(unexplained)
         return result(
             Conclusion.NOT_INSTRUMENTED,
-            f"{fraction} {of if leads else 'of the time'} at {goal} is in no segment: name the work"
-            " outside your calls with latspan.stage, and record again.",
+            f"{fraction} {of if leads else 'of the time'} at {goal} is in no step: name the work"
+            " of your application with latspan.stage, and record again.",
         )
     finding = explain(facts)
     units = f"slow {noun}"
@@ -356,12 +367,18 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     if low != high:
         share += f" ({low} to {high})"
     summary = f": {finding.summary}" if finding is not None else ""
+    name = leader.name
+    if facts.place is not None and facts.place.label:
+        name += f" in {facts.place.label}"
+        if finding is not None:
+            where = f"{facts.place.text}, in typical requests {rounded_ms(facts.place.typical_ns)}"
+            finding = replace(finding, evidence=(*finding.evidence, f"{leader.name} {where}"))
     if attribution.by_excess:
-        sentence = f"{compared}; {leader.name} is {share}"
+        sentence = f"{compared}; {name} is {share}"
     elif attribution.differs:
-        sentence = f"{compared}, and both have it: {leader.name} is {share}"
+        sentence = f"{compared}, and both have it: {name} is {share}"
     else:
-        sentence = f"{units} take little longer than typical ones; {leader.name} is {share}"
+        sentence = f"{units} take little longer than typical ones; {name} is {share}"
     return result(Conclusion.FIX, f"At {goal}, {sentence}{summary}.", finding)
 
 

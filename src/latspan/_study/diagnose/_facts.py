@@ -22,6 +22,7 @@ from latspan._study.diagnose._attribution import Attribution, Share
 from latspan._study.diagnose._goal import Goal
 from latspan._study.diagnose._line import MIN_POINTS, FittedLine, correlation, fitted
 from latspan._study.diagnose._table import RequestTable
+from latspan._study.diagnose._where import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,6 +183,7 @@ class Facts:
         attribution: Shares of the segments.
         calibration: Calibration of the server, if there is one.
         stable_tokens: Tokens at the start of each prompt that are the same in all, if known.
+        place: Step in which the leading segment is; ``None`` if no unit has several calls.
     """
 
     def __init__(
@@ -190,8 +192,10 @@ class Facts:
         attribution: Attribution,
         calibration: Calibration | None = None,
         stable_tokens: float | None = None,
+        place: Place | None = None,
     ) -> None:
         self.table = table
+        self.place = place
         self.attribution = attribution
         self.calibration = calibration
         self.stable_tokens = stable_tokens
@@ -326,6 +330,12 @@ class Facts:
     def reports_queue(self) -> bool:
         """Whether the server reports its queue, so that an unexplained wait is in front of it."""
         return float((self.table.number("queue_reported") == 1).mean()) >= _NEARLY_ALL
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether slow requests waited for calls, stages or other services at all."""
+        before = self.table.number("application_before_s")[self.attribution.tail]
+        return float(np.isfinite(before).mean()) >= _MOSTLY
 
     @cached_property
     def is_queue_calibrated(self) -> bool:

@@ -43,6 +43,24 @@ _MIN_EXPLAINED: Final = 0.5
 """Minimum fraction of the difference that a delay explains, as the low end of its interval."""
 
 
+def is_chained_work(facts: Facts) -> bool:
+    """
+    Return whether the leading segment is work that several calls of a request need.
+
+    Each of the calls may be as quick as it can be: their number is what takes the time.
+    """
+    is_fault = _WORK.get(facts.leader.name)
+    place = facts.place
+    if place is None or place.label or place.count < _SEVERAL:
+        return False
+    of_each = Facts(place.table, facts.attribution, facts.calibration, facts.stable_tokens)
+    return is_fault is not None and not is_fault(of_each)
+
+
+_SEVERAL: Final = 2
+"""Mean number of calls with the leading segment from which they are a chain."""
+
+
 def leading(facts: Facts) -> Attribution:
     """Return the attribution with the ranking that explains the percentile."""
     attribution = facts.attribution

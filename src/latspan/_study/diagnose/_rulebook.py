@@ -20,6 +20,7 @@ from latspan._study.diagnose._cause import Cause
 from latspan._study.diagnose._facts import Facts
 from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._group_rules import overtaken_group, slow_group
+from latspan._study.diagnose._leading import is_chained_work
 from latspan._study.diagnose._start_rules import cold_start
 
 Rule = Callable[[Facts], Finding | None]
@@ -47,6 +48,7 @@ def _wait(facts: Facts) -> Finding | None:
 
 _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.DISPATCH_LAG: client.generator,
+    SegmentName.APPLICATION: client.application,
     SegmentName.EVENT_LOOP: client.blocked_event_loop,
     SegmentName.POOL_WAIT: _pool,
     SegmentName.CONNECT: client.connections,
@@ -54,6 +56,7 @@ _BY_SEGMENT: Final[dict[str, Rule]] = {
     SegmentName.NETWORK: client.network,
     SegmentName.GATEWAY: client.gateway,
     SegmentName.RETRY: client.retries,
+    # As releases before 0.1 recorded all calls but the last one of a request.
     SegmentName.CALL: client.call_chain,
     SegmentName.CONSUMER: client.slow_consumer,
     SegmentName.POSTPROCESS: client.postprocessing,
@@ -88,6 +91,8 @@ def explain(facts: Facts) -> Finding | None:
         finding = of_all(facts)
         if finding is not None:
             return finding
+    if is_chained_work(facts):
+        return client.call_chain(facts)
     name = facts.leader.name
     until_first = facts.table.goal.metric in FIRST_TOKENS
     if name in _BEHIND_A_BUFFER and until_first and decoding.is_buffered(facts):

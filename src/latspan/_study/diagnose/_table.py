@@ -20,7 +20,14 @@ from latspan._model.recording import RequestRecord
 from latspan._model.segments import Kind, Source
 from latspan._study.diagnose._goal import Goal
 from latspan._study.stats import effective_size, weighted_quantile
-from latspan._study.table import MAX_GROUP_VALUES, SOURCES, Table, metric_of, table_of_records
+from latspan._study.table import (
+    MAX_GROUP_VALUES,
+    SOURCES,
+    Steps,
+    Table,
+    metric_of,
+    table_of_records,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +66,7 @@ class RequestTable:
         groups: Attributes with few values: codes of shape ``(n,)``, and their values.
         chains: Number of calls of each request that ran one after another; shape ``(n,)``.
         earlier: Summed time of each earlier call in the tail, by name.
+        steps: Steps of requests with several calls; ``None`` if there are none.
         left_out: Number of units to which the goal metric does not apply.
         reported: Fraction of the units for which a server or gateway reported times.
     """
@@ -80,6 +88,7 @@ class RequestTable:
     groups: Mapping[str, tuple[Codes, tuple[str, ...]]]
     chains: Codes
     earlier: Mapping[str, NDArray[np.float64]] = field(default_factory=dict[str, Any])
+    steps: Steps | None = None
     left_out: int = 0
     reported: float = 0.0
 
@@ -135,6 +144,7 @@ class RequestTable:
             groups={name: (codes[mask], values) for name, (codes, values) in self.groups.items()},
             chains=self.chains[mask],
             earlier={name: values[mask] for name, values in self.earlier.items()},
+            steps=None if self.steps is None else self.steps.rows(np.flatnonzero(mask), len(self)),
         )
 
 
@@ -194,6 +204,7 @@ def units_of(table: Table, goal: Goal) -> RequestTable:
         },
         chains=units.chains,
         earlier=units.earlier,
+        steps=units.steps,
         left_out=left_out,
         reported=float(units.reported.mean()) if len(units) else 0.0,
     )

@@ -80,6 +80,11 @@ class DiagnosedUnits(TypedDict):
     failed: Count
     shares: Annotated[list[SegmentShare], "The largest share first"]
     cause: Annotated[NamedCause | None, "null if no cause is named"]
+    step: Annotated[
+        str | None,
+        "Step in which most of the leading segment is, as 'step 3 (chat m)'; null if it is in"
+        " several, or if no request has several calls",
+    ]
     budget: Annotated[list[BudgetComponent], "The largest overrun first"]
     notes: list[str]
 
@@ -145,6 +150,7 @@ def _one(diagnosis: Diagnosis) -> DiagnosedUnits:
             "refuted_by": finding.refuted_by,
             "segments": [str(segment) for segment in finding.segments],
         },
+        "step": diagnosis.step,
         "budget": [
             {
                 "component": row.component,

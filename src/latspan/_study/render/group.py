@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
@@ -15,7 +15,10 @@ from latspan._model.recording.folder import LineCounter, row_of_record
 from latspan._model.segments import Kind, SegmentName, Side, Stage
 
 _WITHOUT_CONTENT: Final = frozenset(
-    (SegmentName.UNATTRIBUTED, SegmentName.EVENT_LOOP, Stage.SEND_STREAM.value)
+    (
+        *(SegmentName.APPLICATION, SegmentName.UNATTRIBUTED),
+        *(SegmentName.EVENT_LOOP, Stage.SEND_STREAM.value),
+    )
 )
 """Segments of a request in which the application made no call and named no stage."""
 
@@ -72,15 +75,6 @@ class Group:
                     seen.add(segment.name)
                     starts.setdefault(segment.name, []).append(segment.start_ns)
         return tuple(sorted(starts, key=lambda name: fmean(starts[name])))
-
-    @property
-    def has_own_unattributed_time(self) -> bool:
-        """Whether time outside all calls and stages of a request is ``unattributed``."""
-        return self.kind is Kind.REQUEST and any(
-            segment.name == SegmentName.UNATTRIBUTED
-            for record in self.records
-            for segment in (record.segments if record.reports is None else record.reports)
-        )
 
     def outcomes(self) -> Counter[str]:
         """Return how many values the table of segments has of each outcome."""
@@ -147,7 +141,7 @@ def _named(group: Group, title: str, names: Collection[str]) -> Group:
     return replace(
         group,
         records=records,
-        snapshot=_counted([replace(record, reports=None) for record in records]),
+        snapshot=_whole(records),
         total=len(records),
         left_out=0,
         name=title,
@@ -162,11 +156,9 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
     found = len(records)
     # A health check or a page of statistics would take over a report on inference.
     records = tuple(filter(_has_content, records)) or records
-    # A request counts only the time that its calls do not count. Its own table shows all of it, so
-    # the histograms are made of the records, if there are any.
-    whole = snapshot
-    if records:
-        whole = _counted([replace(record, reports=None) for record in records])
+    # The table has the requests that are shown, and no others. In recordings of older releases, a
+    # request counts only the time that its calls do not count; the table shows all of it.
+    whole = _whole(records) if records else snapshot
     total = sum(
         series.histogram.count
         for key, series in snapshot.series.items()
@@ -177,8 +169,11 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
     return Group(noun, Kind.REQUEST, records, whole, total - left_out, left_out, is_live)
 
 
-def _counted(records: Sequence[RequestRecord]) -> Snapshot:
-    """Return the histograms of records, each of which counts for those that it stands for."""
+def _whole(records: Iterable[RequestRecord]) -> Snapshot:
+    """
+    Return the histograms of all segments of records, each of which counts for those it stands for.
+    """
+    records = [replace(record, reports=None) for record in records]
     if any(record.ratio < 1 for record in records):
         counter = LineCounter()
         counter.add(map(row_of_record, records))

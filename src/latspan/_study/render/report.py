@@ -114,8 +114,7 @@ class Report(Printable):
             parts.append(prose(reason, options))
         elif self.closing is None or self.closing.diagnosis.attribution is None:
             # Otherwise the diagnosis names the delay to fix, and one conclusion is enough.
-            own = groups[0].has_own_unattributed_time
-            closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
+            closing = sentence(groups[0].records, groups[0].noun)
             if has_headings:
                 closing = f"{groups[0].name}: {closing}"
             parts.append(prose(closing, options, style="bold"))

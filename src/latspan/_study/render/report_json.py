@@ -142,11 +142,7 @@ def _one(snapshot: Snapshot) -> _ReportedUnits:
                 metric.name: _metric(group.snapshot.metric(metric.name, kind=group.kind), metric)
                 for metric in LATENCY_METRICS.values()
             },
-            "sentence": sentence(
-                group.records,
-                group.noun,
-                own_code_unattributed=group.has_own_unattributed_time,
-            ),
+            "sentence": sentence(group.records, group.noun),
         },
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,10 +25,6 @@ Minimum lead of the largest segment over the next, as a fraction of the time, to
 
 _WORTH_NAMING: Final = 0.10
 """Fraction of the time below which the sentence does not name the second segment."""
-
-_OWN_CODE: Final[dict[str, str]] = {
-    SegmentName.UNATTRIBUTED: "your code and its waits outside the named stages"
-}
 
 _UNBLOCK: Final = (
     "Move CPU-bound work off the event loop: pure Python code to another process, because"
@@ -99,9 +95,7 @@ def slowest_tenth(calls: Sequence[RequestRecord]) -> Slowest:
     return Slowest(slow=slowest_first[:size], others=slowest_first[size:])
 
 
-def sentence(
-    records: Sequence[RequestRecord], noun: str, *, own_code_unattributed: bool = False
-) -> str:
+def sentence(records: Sequence[RequestRecord], noun: str) -> str:
     """
     Return a plain sentence on where the slowest tenth spent their time.
 
@@ -111,7 +105,6 @@ def sentence(
     Args:
         records: Records of one kind.
         noun: Word for one of them: ``call`` or ``request``.
-        own_code_unattributed: Whether unattributed time is time outside all calls and stages.
     """
     parts = slowest_tenth(records)
     shares = parts.shares
@@ -123,8 +116,7 @@ def sentence(
         *shares[:surely],
         *(share for share in shares[surely:3] if share.share >= _WORTH_NAMING),
     )
-    meanings = {**GLOSSARY, **(_OWN_CODE if own_code_unattributed else {})}
-    spent = f"{_who(parts, noun)} spent {_spent_on(named, meanings, of=len(parts.slow))}"
+    spent = f"{_who(parts, noun)} spent {_spent_on(named, of=len(parts.slow))}"
     text = spent if alone else f"No single cost: {spent[0].lower()}{spent[1:]}"
     text += _endings(parts.slow)
     if parts.others:
@@ -168,20 +160,20 @@ def _who(parts: Slowest, noun: str) -> str:
     )
 
 
-def _spent_on(named: Sequence[SegmentShare], meanings: Mapping[str, str], *, of: int) -> str:
+def _spent_on(named: Sequence[SegmentShare], *, of: int) -> str:
     whose = "its" if of == 1 else "their"
     first, *rest = named
     return listed(
         [
-            f"{percent(first.share)} of {whose} time in {_explained(first, meanings)}",
-            *(f"{percent(share.share)} in {_explained(share, meanings)}" for share in rest),
+            f"{percent(first.share)} of {whose} time in {_explained(first)}",
+            *(f"{percent(share.share)} in {_explained(share)}" for share in rest),
         ]
     )
 
 
-def _explained(share: SegmentShare, meanings: Mapping[str, str]) -> str:
+def _explained(share: SegmentShare) -> str:
     other = "a stage of its own" if host_of_exchange(share.name) is None else "HTTP requests"
-    meaning = meanings.get(share.name, other)
+    meaning = GLOSSARY.get(share.name, other)
     certain = share.source in (Source.MEASURED, Source.SERVER_REPORTED)
     known = "" if certain else f"; {SOURCE_WORDS[share.source]}"
     return f"{share.name} ({meaning}{known})"

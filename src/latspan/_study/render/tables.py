@@ -43,10 +43,14 @@ _METRICS_OF: Final = {**SUMMARISED, Kind.CALL: (*SUMMARISED[Kind.CALL], CHUNK_GA
 _UNKNOWN: Final = (
     "cut: the caller gave the request up before its end; failed: the request failed, and ranks last"
 )
-_UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
-_OWN_CODE: Final = (
-    "unattributed: your code and its waits outside the named stages; name them with latspan.stage"
-)
+_EXPLANATIONS: Final[dict[str, str]] = {
+    SegmentName.APPLICATION: (
+        "application: your code and its waits outside the steps; name them with latspan.stage"
+    ),
+    SegmentName.UNATTRIBUTED: (
+        "unattributed: no clock reading and no report of a server explains this time"
+    ),
+}
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
     TokenSource.PROVIDER: "the provider",
@@ -110,9 +114,9 @@ class SegmentsTable:
                 )
             )
         yield from aligned(rows, left=(0, 5, 6), options=options)
-        if SegmentName.UNATTRIBUTED in names:
-            explanation = _OWN_CODE if group.has_own_unattributed_time else _UNEXPLAINED
-            yield prose(MARGIN + explanation, options, style=FAINT, hanging=len(MARGIN))
+        for name, explanation in _EXPLANATIONS.items():
+            if name in names:
+                yield prose(MARGIN + explanation, options, style=FAINT, hanging=len(MARGIN))
 
 
 @dataclass(frozen=True, slots=True)

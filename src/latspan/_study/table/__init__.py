@@ -20,6 +20,7 @@ from latspan._study.table._reading import (
     rows_of_records,
     table_of_records,
 )
+from latspan._study.table._steps import Steps
 from latspan._study.table._table import Segments, Table, ValueBounds
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "OutermostReader",
     "PartsReader",
     "Segments",
+    "Steps",
     "Table",
     "TableReader",
     "ValueBounds",

@@ -30,6 +30,7 @@ from latspan._model.metrics import (
 )
 from latspan._model.segments import Kind, Outcome, Phase, Segment, SegmentName, Source
 from latspan._study.table._growing import GrowingArray
+from latspan._study.table._steps import StepColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,6 +70,9 @@ _DETAIL_NUMBERS: Final = {
     "major_faults": semconv.LATSPAN_HOST_MAJOR_FAULTS,
     "cpu_throttled_s": semconv.LATSPAN_HOST_CPU_THROTTLED,
     "dispatch_lag_s": semconv.LATSPAN_LOAD_DISPATCH_LAG,
+    "application_before_s": semconv.LATSPAN_APPLICATION_BEFORE,
+    "application_between_s": semconv.LATSPAN_APPLICATION_BETWEEN,
+    "application_after_s": semconv.LATSPAN_APPLICATION_AFTER,
 }
 _ATTRIBUTES: Final = ("route", "model", "provider", "tenant", "traffic_class", "inference_path")
 _DETAIL_TEXTS: Final = (semconv.GEN_AI_RESPONSE_MODEL, semconv.ERROR_TYPE)
@@ -169,6 +173,8 @@ class Columns:
         """Number of each segment's column, by name."""
         self._segments: dict[str, list[GrowingArray]] = {each: [] for each in until}
         self._by_source: dict[str, NDArray[np.float64]] = {}
+        self.steps: Final = StepColumns() if kind is Kind.REQUEST and only is None else None
+        """Steps of requests with several calls; ``None`` for other kinds."""
 
     def add(self, rows: Sequence[Mapping[str, Any]], file: int = 0) -> None:
         """
@@ -184,6 +190,8 @@ class Columns:
             chunk.fill(self.until, self._attributes, gaps=self._gaps)
         else:
             chunk.fill_only(self._only, self._attributes)
+        if self.steps is not None:
+            self.steps.add(rows, self.size, self.segment_names)
         for name, values in chunk.texts.items():
             if name not in self.groups:
                 kept = name in self._attributes

@@ -37,6 +37,9 @@ _OWN: Final = frozenset(
             "open_gap_ns",
             "waited_ns",
             "dispatch_lag_s",
+            "application_before_s",
+            "application_between_s",
+            "application_after_s",
         ),
         *OF_REQUESTS,
         *_TOKENS,
@@ -54,10 +57,16 @@ class Inside:
         chains: Largest number of calls of each request of which each began after the previous one
             had ended; 0 without a call; shape ``(n,)``.
         earlier: Time of each call but the last, by name; shape ``(n,)`` each.
+        first: Position of the first call of each request among all calls inside requests, in the
+            order of requests and of starts; shape ``(n,)``.
+        facts: Facts on these calls, by name; shape ``(calls,)`` each. Empty if no request has
+            several.
     """
 
     chains: NDArray[np.int32]
+    first: NDArray[np.int64]
     earlier: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, Any])
+    facts: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, Any])
 
 
 def join_calls(
@@ -93,7 +102,13 @@ def join_calls(
     streamed[(streamed < 0) & streams] = 1
     requests.set("streamed", streamed)
     chains = np.bincount(owner, minlength=size).astype(np.int32)
-    result = Inside(chains)
+    result = Inside(chains, np.cumsum(chains) - chains)
+    if size and chains.max() > 1:
+        result.facts.update(
+            (name, calls.column(name)[inside].astype(np.float64))
+            for name in calls.names
+            if name not in _OWN or name in _TOKENS
+        )
     duration_ns = calls.column("duration_ns")
     begins = np.append(True, owner[1:] != owner[:-1]) if len(owner) else np.empty(0, np.bool_)
     for begin in np.flatnonzero(begins).tolist():

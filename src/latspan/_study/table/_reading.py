@@ -27,6 +27,7 @@ from latspan._model.recording.folder import (
 from latspan._model.segments import Kind
 from latspan._study.table._columns import IDS_PER_FILE, Columns, Groups
 from latspan._study.table._joining import Inside, join_calls
+from latspan._study.table._steps import Steps
 from latspan._study.table._table import Segments, Table
 
 if TYPE_CHECKING:
@@ -328,10 +329,23 @@ def finished(
         reported=reported,
         chains=np.full(size, is_call, np.int32) if inside is None else inside.chains[order],
         stage_kinds=dict(stage_kinds),
+        steps=_steps(columns, inside, order),
         earlier={}
         if inside is None
         else {name: times[order] for name, times in inside.earlier.items()},
     )
+
+
+def _steps(
+    columns: Columns, inside: Inside | None, order: NDArray[np.int64] | slice
+) -> Steps | None:
+    """Return the steps of requests with several calls; ``None`` if there are none."""
+    if columns.steps is None or inside is None or not inside.facts:
+        return None
+    steps = columns.steps.steps(inside.facts, inside.first)
+    if isinstance(order, slice):
+        return steps
+    return steps.rows(order, columns.size)
 
 
 def _codes(groups: Groups, size: int) -> NDArray[np.signedinteger[Any]]:

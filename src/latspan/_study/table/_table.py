@@ -22,6 +22,7 @@ from latspan._model.metrics import CHUNK_GAP_MAX, DURATION, FIRST_WAITS, FROM_ST
 from latspan._model.segments import CUT, FAILURES, Kind, Outcome, Source
 from latspan._model.text import listed
 from latspan._study.table._columns import MEASURED, OUTCOMES
+from latspan._study.table._steps import Steps
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Table:
         stage_kinds: Kind of each stage by its name.
         chains: Number of calls of each request that ran one after another; shape ``(n,)``.
         earlier: Time of each earlier call of a request, by name; shape ``(n,)`` each.
+        steps: Steps of requests with several calls; ``None`` if there are none.
         late: Attributes that a record got when the latency of a part of it was known already. They
             are in ``groups`` only if they were asked for.
     """
@@ -144,6 +146,7 @@ class Table:
     stage_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     earlier: Mapping[str, Floats] = field(default_factory=dict[str, Any])
     late: frozenset[str] = frozenset()
+    steps: Steps | None = None
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -292,6 +295,7 @@ class Table:
                 for name, each in self.segments.items()
             },
             earlier={name: values[mask] for name, values in self.earlier.items()},
+            steps=None if self.steps is None else self.steps.rows(np.flatnonzero(mask), len(self)),
         )
 
     def sources(self, metric: str) -> dict[str, Source]:

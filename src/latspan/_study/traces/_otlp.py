@@ -28,6 +28,7 @@ from latspan._model.metrics import (
 from latspan._model.recording import RequestRecord, details_of
 from latspan._model.recording.folder._checks import LOOKED_UP, MAX_NUMBER
 from latspan._model.segments import (
+    CUT,
     NOT_READ,
     Kind,
     Mark,
@@ -37,9 +38,9 @@ from latspan._model.segments import (
     Side,
     Source,
     exchange_segment,
-    host_of_exchange,
 )
 from latspan._model.text import count
+from latspan._model.timeline import Activity, ScopeTimeline, scope_timeline
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._model.units import BILLIONTHS, MetricUnit
 from latspan._study.traces._dialects import Dialect
@@ -53,7 +54,7 @@ from latspan._study.traces._foreign import (
 )
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._spans import SpanFault, SpanFile, SpanRow, read_spans, seconds_as_ns
-from latspan._study.traces._tiling import Piece, innermost, segments_without_span, tiled
+from latspan._study.traces._tiling import OFFSET_NS, Piece, segments_without_span, tiled
 
 _SCOPES: Final = frozenset({Kind.REQUEST, Kind.INNER_REQUEST, Kind.STAGE})
 _METRICS: Final[Mapping[str, str]] = {
@@ -77,6 +78,16 @@ _TOKENS: Final = {
     "audio_input": semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS,
     "audio_output": semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS,
 }
+_OF_CODE: Final = frozenset(
+    {
+        SegmentName.APPLICATION.value,
+        # As releases before 0.1 named the time of the application.
+        *(SegmentName.PREPARE.value, SegmentName.POSTPROCESS.value),
+        *(SegmentName.CALL.value, SegmentName.UNATTRIBUTED.value),
+    }
+)
+"""Segments of a request or stage that follow from the steps inside it."""
+
 _REJECTED: Final = frozenset({"429", "RateLimitError", "TooManyRequests"})
 
 _WORDS: Final = {
@@ -243,6 +254,8 @@ class _Trees:
             if row.is_segment and parent is not None:
                 self._segments[row.trace_id, parent].append(row)
         self._pieces: dict[tuple[int, int], tuple[Piece, ...]] = {}
+        self._activities: dict[tuple[int, int], Activity] = {}
+        self._timelines: dict[tuple[int, int], ScopeTimeline] = {}
         self._inside: defaultdict[tuple[int, int], list[SpanRow]] = defaultdict(list)
         for row in self.units:
             above = self._unit_above((row.trace_id, row.span_id))
@@ -253,7 +266,12 @@ class _Trees:
         """Yield one record per unit with its span, in the order of their ends."""
         for row in self.units:
             # Those inside it come before it, so no depth of nesting needs recursion.
-            self._pieces[row.trace_id, row.span_id] = self._pieces_of(row)
+            identity = row.trace_id, row.span_id
+            if _kind(row) in _SCOPES and row.is_latspans:
+                scope = self._activities[identity] = self._scope(row)
+                self._timelines[identity] = _timeline(scope, row)
+            else:
+                self._pieces[identity] = self._pieces_of(row)
             yield row, self._record(row)
 
     def _place(self, row: SpanRow) -> tuple[int, int]:
@@ -300,9 +318,12 @@ class _Trees:
         identity = row.trace_id, row.span_id
         kind = _kind(row)
         server = self._servers.get(identity)
-        pieces = self._pieces[identity]
-        segments = tuple(each.segment for each in pieces)
-        own = tuple(each.segment for each in pieces if each.is_own)
+        scope = self._timelines.get(identity)
+        segments = (
+            tuple(each.segment for each in self._pieces[identity])
+            if scope is None
+            else scope.timeline.segments
+        )
         gaps = chunk_gaps(row)
         metrics = {**_metrics(row), **server_metrics(row)}
         if gaps:
@@ -324,7 +345,9 @@ class _Trees:
             start_epoch_ns=row.start_ns,
             duration_ns=row.end_ns - row.start_ns,
             segments=segments,
-            reports=own if kind in _SCOPES else None,
+            reports=_reports(kind, scope),
+            steps=() if scope is None else scope.steps,
+            segment_steps=() if scope is None or not scope.steps else scope.segment_steps,
             metrics=metrics,
             chunk_gaps=gaps,
             tokens=tokens,
@@ -346,7 +369,16 @@ class _Trees:
         server = self._servers.get((row.trace_id, row.span_id))
         if not row.is_latspans:
             return with_server(call_pieces(row), server, is_latspans=False)
-        own = [
+        tiles = tiled(
+            self._segments_of(row),
+            row.end_ns - row.start_ns,
+            segments_without_span(row.attributes),
+        )
+        return with_server(tiles, server, is_latspans=True)
+
+    def _segments_of(self, row: SpanRow) -> list[Piece]:
+        """Return the segments of a unit that have a span."""
+        return [
             Piece(
                 str(each.attributes[semconv.LATSPAN_SEGMENT]),
                 each.start_ns - row.start_ns,
@@ -355,55 +387,55 @@ class _Trees:
             )
             for each in self._segments[row.trace_id, row.span_id]
         ]
-        duration_ns = row.end_ns - row.start_ns
+
+    def _scope(self, row: SpanRow) -> Activity:
+        """Return a request or stage with the activities inside it."""
         kind = _kind(row)
-        if kind not in _SCOPES:
-            tiles = tiled(own, duration_ns, segments_without_span(row.attributes))
-            return with_server(tiles, server, is_latspans=True)
-        pieces = innermost([*own, *self._calls_of(row)], self._inside_of(row))
+        name = row.name
         if kind is Kind.STAGE:
-            # A stage is measured as a whole; only its inside has no spans.
-            name = str(row.attributes.get(semconv.LATSPAN_SEGMENT, row.name))
-            return tiled(pieces, duration_ns, {name: duration_ns}, Source.MEASURED)
-        return tiled(pieces, duration_ns, segments_without_span(row.attributes))
-
-    def _calls_of(self, row: SpanRow) -> Iterator[Piece]:
-        """Yield the pieces of the calls inside a unit: all of its last call, one of any other."""
-        inside = self._inside[row.trace_id, row.span_id]
-        calls = [each for each in inside if _kind(each) is Kind.CALL]
-        last = max(calls, key=lambda each: each.start_ns, default=None)
-        for each in calls:
-            start_ns = each.start_ns - row.start_ns
-            if each is not last:
-                end_ns = each.end_ns - row.start_ns
-                yield Piece(SegmentName.CALL, start_ns, end_ns, is_own=False)
-                continue
-            for piece in self._pieces[each.trace_id, each.span_id]:
-                yield piece.moved(start_ns)
-
-    def _inside_of(self, row: SpanRow) -> Iterator[Piece]:
-        """Yield the pieces of the stages, inner requests and HTTP exchanges inside a unit."""
-        is_stage = _kind(row) is Kind.STAGE
+            name = str(row.attributes.get(semconv.LATSPAN_SEGMENT, name))
+        scope = Activity(
+            kind,
+            name,
+            row.start_ns,
+            row.end_ns,
+            was_cut=_outcome(row) in CUT,
+            source=_source(row.attributes.get(semconv.LATSPAN_SOURCE, Source.MEASURED)),
+        )
         for each in self._inside[row.trace_id, row.span_id]:
-            kind = _kind(each)
-            if kind is Kind.HTTP and not is_stage:
-                yield self._exchange(each, row)
-            if kind not in _SCOPES:
-                continue
-            start_ns = each.start_ns - row.start_ns
-            for piece in self._pieces[each.trace_id, each.span_id]:
-                if host_of_exchange(piece.name) is not None:
-                    # A stage covers the exchanges inside it, however deep they are.
-                    if not is_stage:
-                        yield piece.moved(start_ns, is_own=True)
-                # What an inner request spends outside its stages and calls is this unit's.
-                elif kind is Kind.STAGE or not piece.is_own:
-                    yield piece.moved(start_ns)
+            activity = self._activity(each, row)
+            if activity is not None:
+                scope.children.append(_within(activity, row))
+        # What is not a step: the event loop was blocked, or a write was held up.
+        scope.children += [
+            _part(piece, row) for piece in self._segments_of(row) if piece.name not in _OF_CODE
+        ]
+        return scope
 
-    def _exchange(self, row: SpanRow, request: SpanRow) -> Piece:
-        """Return the piece of an HTTP exchange inside a request."""
+    def _activity(self, row: SpanRow, scope: SpanRow) -> Activity | None:
+        """Return a unit as an activity of the request or stage above it; ``None`` if it is none."""
+        identity, kind = (row.trace_id, row.span_id), _kind(row)
+        if kind in _SCOPES:
+            # A served request is not a part of its caller's, even in the same process.
+            is_served = kind is Kind.REQUEST and row.is_server
+            return None if is_served else self._activities.get(identity)
+        if kind is Kind.HTTP:
+            # A stage covers the exchanges inside it.
+            return None if _kind(scope) is Kind.STAGE else self._exchange(row, scope)
+        return Activity(
+            Kind.CALL,
+            row.name,
+            row.start_ns,
+            row.end_ns,
+            was_cut=_outcome(row) in CUT,
+            segments=tuple(each.segment for each in self._pieces[identity]),
+        )
+
+    def _exchange(self, row: SpanRow, request: SpanRow) -> Activity:
+        """Return an HTTP exchange inside a request."""
         pieces = self._pieces[row.trace_id, row.span_id]
-        if _outcome(row) in NOT_READ:
+        outcome = _outcome(row)
+        if outcome in NOT_READ:
             pieces = [each for each in pieces if each.name != SegmentName.POSTPROCESS]
         elif row.end_ns > request.end_ns:
             # The request waited for the headers; its end was not that of the body.
@@ -411,10 +443,55 @@ class _Trees:
             pieces = waited or pieces
         host = str(row.attributes.get(semconv.SERVER_ADDRESS, ""))
         port: object = row.attributes.get(semconv.SERVER_PORT)
-        name = exchange_segment(host, port if isinstance(port, int) else None)
-        start_ns = row.start_ns - request.start_ns
-        end_ns = max((each.end_ns for each in pieces), default=0)
-        return Piece(name, start_ns, start_ns + end_ns)
+        return Activity(
+            Kind.HTTP,
+            exchange_segment(host, port if isinstance(port, int) else None),
+            row.start_ns,
+            row.start_ns + max((each.end_ns for each in pieces), default=0),
+            was_cut=outcome is Outcome.CANCELLED,
+        )
+
+
+def _timeline(scope: Activity, row: SpanRow) -> ScopeTimeline:
+    """Return the timeline of a request or stage."""
+    timeline = scope_timeline(scope, keeps_open=scope.was_cut)
+    # Parts of several intervals have only their sum: it is taken from the end of the own time.
+    for name, sum_ns in segments_without_span(row.attributes).items():
+        if name in _OF_CODE or name == scope.name:
+            continue
+        left_ns = sum_ns
+        for segment in reversed(timeline.own):
+            begin_ns = max(segment.start_ns, segment.end_ns - left_ns)
+            if segment.name == scope.own_name and begin_ns < segment.end_ns:
+                piece = Piece(name, begin_ns, segment.end_ns, Source.ESTIMATED)
+                scope.children.append(_part(piece, row))
+                left_ns -= segment.end_ns - begin_ns
+        timeline = scope_timeline(scope, keeps_open=scope.was_cut)
+    return timeline
+
+
+def _within(activity: Activity, row: SpanRow) -> Activity:
+    """Return an activity whose edges are those of the span above if they differ by clocks only."""
+    if row.start_ns - OFFSET_NS <= activity.start_ns < row.start_ns:
+        activity.start_ns = row.start_ns
+    if activity.done_ns is not None and row.end_ns < activity.done_ns <= row.end_ns + OFFSET_NS:
+        activity.done_ns = row.end_ns
+    return activity
+
+
+def _part(piece: Piece, row: SpanRow) -> Activity:
+    """Return a part of the own time of a request or stage."""
+    start_ns = row.start_ns
+    return Activity(
+        None, piece.name, start_ns + piece.start_ns, start_ns + piece.end_ns, source=piece.source
+    )
+
+
+def _reports(kind: Kind, scope: ScopeTimeline | None) -> tuple[Segment, ...] | None:
+    """Return the segments that a record counts, as the running process does."""
+    if kind is Kind.INNER_REQUEST:
+        return ()
+    return scope.own if scope is not None and kind is Kind.STAGE else None
 
 
 def _kind(row: SpanRow) -> Kind:

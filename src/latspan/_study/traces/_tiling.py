@@ -9,7 +9,6 @@ in which a request passes through the segments. What is left is ``unattributed``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from latspan import semconv
@@ -38,18 +37,12 @@ class Piece(NamedTuple):
         start_ns: Its start.
         end_ns: Its end.
         source: Source of its length.
-        is_own: Whether it is recorded for this span, and not for a call or stage inside it.
     """
 
     name: str
     start_ns: int
     end_ns: int
     source: Source = Source.MEASURED
-    is_own: bool = True
-
-    def moved(self, by_ns: int, *, is_own: bool = False) -> Piece:
-        """Return the piece in the span above, of which this span begins ``by_ns`` later."""
-        return Piece(self.name, self.start_ns + by_ns, self.end_ns + by_ns, self.source, is_own)
 
     @property
     def segment(self) -> Segment:
@@ -76,44 +69,6 @@ def segments_without_span(attributes: Mapping[str, Any]) -> dict[str, int]:
     return {name: found[name] for name in (*known, *sorted(found.keys() - set(known)))}
 
 
-def innermost(certain: Iterable[Piece], others: Iterable[Piece]) -> list[Piece]:
-    """
-    Return pieces without an overlap: at each instant, the one that began last.
-
-    Args:
-        certain: Pieces that are taken before the others: calls, and segments with a span.
-        others: Stages and HTTP exchanges.
-    """
-    pieces = [(True, piece) for piece in certain] + [(False, piece) for piece in others]
-    edges = sorted(
-        edge
-        for number, (_, piece) in enumerate(pieces)
-        if piece.start_ns < piece.end_ns
-        for edge in ((piece.start_ns, 1, number), (piece.end_ns, 0, number))
-    )
-    running: list[tuple[bool, int, int]] = []
-    ended: set[int] = set()
-    found: list[Piece] = []
-    since_ns, before = 0, -1
-    for at_ns, begins, number in edges:
-        while running and -running[0][2] in ended:
-            heappop(running)
-        if running and since_ns < at_ns:
-            latest = -running[0][2]
-            if latest == before:
-                found[-1] = found[-1]._replace(end_ns=at_ns)
-            else:
-                found.append(pieces[latest][1]._replace(start_ns=since_ns, end_ns=at_ns))
-            before = latest
-        since_ns = at_ns
-        if begins:
-            is_certain, piece = pieces[number]
-            heappush(running, (not is_certain, -piece.start_ns, -number))
-        else:
-            ended.add(number)
-    return found
-
-
 def tiled(
     pieces: Iterable[Piece],
     duration_ns: int,
@@ -132,7 +87,7 @@ def tiled(
     left = dict(without_span)
     tiles: list[Piece] = []
     cursor = 0
-    for name, start_ns, end_ns, known, is_own in (*sorted(pieces, key=_place), _end(duration_ns)):
+    for name, start_ns, end_ns, known in (*sorted(pieces, key=_place), _end(duration_ns)):
         start, end = max(start_ns, cursor), min(end_ns, duration_ns)
         gap_end = min(start, duration_ns)
         if tiles and 0 < gap_end - cursor <= _ROUNDING_NS:
@@ -146,7 +101,7 @@ def tiled(
             else:
                 tiles.append(Piece(SegmentName.UNATTRIBUTED, rest_ns, gap_end, Source.UNKNOWN))
         if start < end:
-            tiles.append(Piece(name, start, end, known, is_own))
+            tiles.append(Piece(name, start, end, known))
         cursor = max(cursor, end)
     return tuple(tiles)
 

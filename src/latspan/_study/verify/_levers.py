@@ -153,14 +153,17 @@ _ALL: Final = (
         "retrieval",
         "fewer or faster steps before the call",
         ("revision", "input_length"),
-        (SegmentName.PREPARE, SegmentName.CALL, STAGE),
+        (SegmentName.APPLICATION, SegmentName.PREPARE, SegmentName.CALL, STAGE),
         _QUALITY,
     ),
     Lever(
         "postprocessing",
         "less or concurrent work after the answer",
         ("revision",),
-        (SegmentName.POSTPROCESS, SegmentName.CONSUMER, SegmentName.STREAM_CLOSE, STAGE),
+        (
+            *(SegmentName.APPLICATION, SegmentName.POSTPROCESS),
+            *(SegmentName.CONSUMER, SegmentName.STREAM_CLOSE, STAGE),
+        ),
         "safety checks that are left out",
     ),
 )

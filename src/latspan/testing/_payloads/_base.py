@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from latspan._model.wire import encode_comment, encode_event
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ScriptStep
 from latspan.testing._served import Ledger
 
 CALL_ID: Final = "call_0"
@@ -98,7 +98,7 @@ class StreamPayloads(Payloads):
         return False
 
     @abstractmethod
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the events for ``step``, which is not a comment."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_NAME, BlockPayloads, encode
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, ScriptStep
 from latspan.testing._served import Ledger
 
 _STOP_REASONS: Final = {
@@ -82,7 +82,7 @@ class AnthropicMessages(BlockPayloads):
 
     requires = "messages"
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the step's event, preceded by the events that open its block."""
         if step.piece is PayloadPart.EMPTY:
             return _event("ping")

@@ -28,7 +28,7 @@ from latspan.testing._payloads._base import (
     to_json,
 )
 from latspan.testing._payloads.anthropic_messages import AnthropicMessages
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ServerFlavor, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ScriptStep, ServerFlavor
 from latspan.testing._served import Ledger
 
 _STRING: Final = 7
@@ -95,7 +95,7 @@ class _Bedrock(StreamPayloads):
 class BedrockConverse(BlockPayloads, _Bedrock):
     """Payloads of one conversation, in the shape that is the same for all models."""
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the step's event, preceded by the events that open its block."""
         events = self._entered(step.piece)
         if step.piece not in TOKEN_PARTS:
@@ -185,7 +185,7 @@ class BedrockInvoke(_Bedrock):
         super().__init__(script, body, number=number, created_s=created_s)
         self._message = AnthropicMessages(script, body, number=number, created_s=created_s)
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the chunks for ``step``."""
         return _chunks(self._message.step(step))
 

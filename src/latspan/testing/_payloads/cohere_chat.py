@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from latspan._model.wire import DONE
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, BlockPayloads, encode
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, ScriptStep
 from latspan.testing._served import Ledger
 
 _REASONS: Final = {
@@ -35,7 +35,7 @@ class CohereChat(BlockPayloads):
 
     requires = "messages"
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the step's event, preceded by the events that open its block."""
         events = self._entered(step.piece)
         if step.piece not in TOKEN_PARTS:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, encode
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, ScriptStep
 from latspan.testing._served import Ledger
 
 _PATH: Final = re.compile(r"/([^/:]+):(stream)?[gG]enerateContent$")
@@ -48,7 +48,7 @@ class GeminiGenerate(StreamPayloads):
         found = _PATH.search(path)
         return {} if found is None else {"model": found[1], "stream": found[2] is not None}
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the event for ``step``; each step of a tool call is a call of its own."""
         if step.piece is PayloadPart.TOOL_CALL:
             # Google sends the arguments of a call in one piece.

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, to_json
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, ServerFlavor, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, ScriptStep, ServerFlavor
 from latspan.testing._served import Ledger
 
 _REASONS: Final = {"tool_calls": "stop"}
@@ -35,7 +35,7 @@ class _Ollama(StreamPayloads):
         """Whether the response is to be streamed as lines."""
         return bool(self.body.get("stream", True))
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the line for ``step``."""
         return self._line(self.content({step.piece: step.text}))
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, cast
 from latspan._model.units import in_unit
 from latspan._model.wire import DONE
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, Payloads, StreamPayloads, encode
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ServerFlavor, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ScriptStep, ServerFlavor
 from latspan.testing._served import Ledger
 
 _TEXT_FIELDS: Final = {
@@ -49,7 +49,7 @@ class _Chunks(StreamPayloads):
             "model": self.model,
         }
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the chunk for ``step``."""
         return encode(self._chunk([self.choice(step)]))
 
@@ -72,7 +72,7 @@ class _Chunks(StreamPayloads):
         return whole | self._usage() | self._timings(ledger)
 
     @abstractmethod
-    def choice(self, step: Step | None) -> dict[str, Any]:
+    def choice(self, step: ScriptStep | None) -> dict[str, Any]:
         """Return a chunk's choice for ``step``; for ``None``, the one with the finish reason."""
 
     @abstractmethod
@@ -147,7 +147,7 @@ class OpenAIChat(_Chunks):
         super().__init__(script, body, number=number, created_s=created_s)
         self._first_call = next((s for s in script.steps if s.piece is PayloadPart.TOOL_CALL), None)
 
-    def choice(self, step: Step | None) -> dict[str, Any]:
+    def choice(self, step: ScriptStep | None) -> dict[str, Any]:
         """Return a choice with a delta."""
         reason = self.script.finish_reason if step is None else None
         delta = {} if step is None else self._delta(step)
@@ -164,7 +164,7 @@ class OpenAIChat(_Chunks):
             message["tool_calls"] = [{"id": CALL_ID, "type": "function", "function": function}]
         return {"index": 0, "message": message, "finish_reason": self.script.finish_reason}
 
-    def _delta(self, step: Step) -> dict[str, Any]:
+    def _delta(self, step: ScriptStep) -> dict[str, Any]:
         if step.piece in _TEXT_FIELDS:
             return {_TEXT_FIELDS[step.piece]: step.text}
         if step.piece is PayloadPart.TOOL_CALL:
@@ -186,7 +186,7 @@ class OpenAICompletions(_Chunks):
     id_prefix = "cmpl"
     whole_object = chunk_object = "text_completion"
 
-    def choice(self, step: Step | None) -> dict[str, Any]:
+    def choice(self, step: ScriptStep | None) -> dict[str, Any]:
         """Return a choice with a piece of the text; empty text for a role."""
         text = step.text if step is not None and step.piece in TOKEN_PARTS else ""
         return self._choice(text, self.script.finish_reason if step is None else None)

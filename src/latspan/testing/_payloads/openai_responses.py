@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, encode
-from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, Step
+from latspan.testing._script import TOKEN_PARTS, PayloadPart, Script, ScriptStep
 from latspan.testing._served import Ledger
 
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -85,7 +85,7 @@ class OpenAIResponses(StreamPayloads):
         self._items: list[_Item] = []
         self._open: _Item | None = None
 
-    def step(self, step: Step) -> bytes:
+    def step(self, step: ScriptStep) -> bytes:
         """Return the step's event, preceded by the events that open its item."""
         events = self._begun()
         if step.piece not in TOKEN_PARTS:

@@ -63,19 +63,18 @@ def test_a_request_with_many_calls_holds_few_and_sums_up_exactly(
     (record,) = [record for record in seen.records if record.kind is Kind.REQUEST]
     assert sum(segment.duration_ns for segment in record.segments) == record.duration_ns
     assert {total.name: total.duration_ns // MS for total in record.segment_totals} == {
-        "prepare": 5 if around else 5 + 2 * ROUNDS,
+        "application": 5 if around else 5 + 2 * ROUNDS,
         **({"loop": 2 * ROUNDS} if around else {}),
         "retrieve": 2 * ROUNDS,
-        "call": 5 * ROUNDS,
-        "unattributed": 40,
+        "unattributed": 5 * ROUNDS + 40,
     }
     (span,) = [span for span in seen.spans if span.name == "answer"]
     said = dict(span.attributes or {})
     merged = said["latspan.merged.count"]
     assert isinstance(merged, int)
     assert 3 * ROUNDS - 3 * KEPT_ONE_BY_ONE < merged <= 3 * ROUNDS
-    assert said["latspan.call.duration"] == 0.005 * ROUNDS
-    assert [child.name for child in seen.spans if child.name in {"prepare", "call"}] == []
+    assert said["latspan.application.before"] == 0.005
+    assert [child.name for child in seen.spans if child.name == "application"] == []
 
 
 def test_a_request_with_few_calls_merges_none(clock: ManualClock, seen: Captured) -> None:
@@ -85,7 +84,7 @@ def test_a_request_with_few_calls_merges_none(clock: ManualClock, seen: Captured
             _round(clock)
 
     (record,) = [record for record in seen.records if record.kind is Kind.REQUEST]
-    assert len(record.segments) == 9 * 3 + 4
+    assert len(record.segments) == 10 * 4
     (span,) = [span for span in seen.spans if span.name == "answer"]
     assert "latspan.merged.count" not in (span.attributes or {})
 

@@ -202,7 +202,7 @@ async def test_bare_decorators_use_the_functions_name() -> None:
         (Kind.REQUEST, "stream", 8),
         (Kind.STAGE, "astream", 6),
     ]
-    assert snapshot.segments() == ("unattributed", "astream", "rerank", "retrieve")
+    assert snapshot.segments() == ("application", "astream", "rerank", "retrieve")
     kinds = {span.name: (span.attributes or {}).get("latspan.stage.kind") for span in seen.spans}
     assert (kinds["retrieve"], kinds["rerank"], kinds["astream"]) == ("retrieve", "retrieve", None)
 

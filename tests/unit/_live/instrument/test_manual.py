@@ -57,20 +57,25 @@ def test_a_request_splits_its_time_between_the_application_and_its_calls(
         clock.advance(3 * MS)
 
     assert _segments(_record(seen, Kind.REQUEST)) == [
-        ("prepare", 5),
-        ("call", 30),
-        ("prepare", 7),
+        ("application", 5),
+        ("unattributed", 30),
+        ("application", 7),
         ("unattributed", 40),
-        ("postprocess", 3),
+        ("application", 3),
     ]
     (span,) = [span for span in seen.spans if span.name == "answer"]
     said = dict(span.attributes or {})
-    assert {name for name in said if name.endswith(".duration")} == {"latspan.prepare.duration"}
-    assert said["latspan.prepare.duration"] == 0.012
+    assert {name for name in said if name.endswith(".duration")} == {"latspan.application.duration"}
+    assert said["latspan.application.duration"] == 0.015
+    assert said["latspan.application.before"] == 0.005
+    assert said["latspan.application.between"] == 0.007
+    assert said["latspan.application.after"] == 0.003
 
 
-def test_nothing_is_counted_twice(clock: ManualClock, seen: Captured) -> None:
-    """A request reports only what its calls do not."""
+def test_the_segments_of_a_call_are_those_of_its_request_too(
+    clock: ManualClock, seen: Captured
+) -> None:
+    """A question without a kind is about the request, which its user waits for."""
     with latspan.request("answer"):
         clock.advance(5 * MS)
         _call(clock, 30)
@@ -78,14 +83,15 @@ def test_nothing_is_counted_twice(clock: ManualClock, seen: Captured) -> None:
     snapshot = seen.snapshot()
     assert snapshot.count(kind="request") == 1
     assert snapshot.count(kind="call") == 1
-    assert snapshot.segment("prepare").count() == 1
+    assert snapshot.segment("application").count() == 1
     assert snapshot.segment("unattributed").count() == 1
+    assert snapshot.segment("unattributed", kind="call").count() == 1
     assert snapshot.percentile("duration", 0) == 35
     assert snapshot.percentile("duration", 0, kind="call") == 30
 
 
 def test_parallel_calls_keep_their_overlap(clock: ManualClock, seen: Captured) -> None:
-    """Of calls that ran at once the union counts, and the last to begin is the one shown."""
+    """The request waited for the first one until the second began, and then for that one."""
     with latspan.request("answer"):
         first = _open("first")
         clock.advance(10 * MS)
@@ -96,7 +102,10 @@ def test_parallel_calls_keep_their_overlap(clock: ManualClock, seen: Captured) -
         second.returned()
         second.end(Outcome.COMPLETED)
 
-    assert _segments(_record(seen, Kind.REQUEST)) == [("call", 10), ("unattributed", 50)]
+    assert _segments(_record(seen, Kind.REQUEST)) == [
+        ("unattributed", 10),
+        ("unattributed", 50),
+    ]
     calls = {record.name: record for record in seen.records if record.kind is Kind.CALL}
     assert calls["chat first"].start_epoch_ns < calls["chat second"].start_epoch_ns
     spans = {span.name: span for span in seen.spans}
@@ -108,8 +117,10 @@ def test_parallel_calls_keep_their_overlap(clock: ManualClock, seen: Captured) -
         assert parent.span_id == request.span_id
 
 
-def test_a_call_that_outlives_its_request_still_counts(clock: ManualClock, seen: Captured) -> None:
-    """Up to the request's end it is `call`; its own record is whole."""
+def test_a_call_that_outlives_its_request_was_not_waited_for(
+    clock: ManualClock, seen: Captured
+) -> None:
+    """Its own record is whole."""
     with latspan.request("answer"):
         clock.advance(5 * MS)
         call = _open()
@@ -117,7 +128,7 @@ def test_a_call_that_outlives_its_request_still_counts(clock: ManualClock, seen:
     clock.advance(20 * MS)
     call.end(Outcome.COMPLETED)
 
-    assert _segments(_record(seen, Kind.REQUEST)) == [("prepare", 5), ("call", 10)]
+    assert _segments(_record(seen, Kind.REQUEST)) == [("application", 15)]
     assert _record(seen, Kind.CALL).duration_ns == 30 * MS
 
 
@@ -153,7 +164,7 @@ def test_stages_split_the_applications_time(clock: ManualClock, seen: Captured) 
 def test_a_stage_inside_one_of_its_own_name_hides_nothing(
     clock: ManualClock, seen: Captured
 ) -> None:
-    """A recursive stage reports each level's own time, and a request its own beside `prepare`."""
+    """A recursive stage reports each level's own time."""
     with latspan.request("answer"):
         clock.advance(5 * MS)
         with latspan.stage("prepare"):
@@ -164,12 +175,12 @@ def test_a_stage_inside_one_of_its_own_name_hides_nothing(
         _call(clock, 30)
 
     own = [
-        (record.kind, sum(segment.duration_ns for segment in record.reports or ()) // MS)
+        sum(segment.duration_ns for segment in record.reports or ()) // MS
         for record in seen.records
-        if record.kind is not Kind.CALL
+        if record.kind is Kind.STAGE
     ]
-    assert own == [(Kind.STAGE, 4), (Kind.STAGE, 12), (Kind.REQUEST, 5)]
-    assert seen.snapshot().segment("prepare").count() == 1
+    assert own == [4, 12]
+    assert seen.snapshot().segment("prepare").percentile(0) == 16
     assert seen.snapshot().segment("prepare", kind="stage").count() == 2
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -11,22 +11,8 @@ from hypothesis import strategies as st
 
 from latspan._base.nanoseconds import NS_PER_MS as MS
 from latspan._model.segments import Segment, Source
-from latspan._model.timeline import ChildInterval, scope_timeline
-
-_Blocks = list[tuple[int, int]]
-
-
-def _stage(
-    name: str, start: int, done: int, *, start_other: int | None = None, other: int | None = None
-) -> ChildInterval:
-    """Return a stage; instants in milliseconds."""
-    return ChildInterval(
-        name,
-        start * MS,
-        done * MS,
-        start_other_ns=None if start_other is None else start_other * MS,
-        done_other_ns=None if other is None else other * MS,
-    )
+from latspan._model.timeline import Activity, ScopeTimeline, scope_timeline
+from support.activities import call, request, stage
 
 
 def _ms(segments: Sequence[Segment]) -> list[tuple[str, int]]:
@@ -47,12 +33,9 @@ def test_a_block_delays_the_end_of_a_stage_only_if_something_else_ran(
     other: int | None, expected: list[tuple[str, int]]
 ) -> None:
     """The loop was blocked from 20 to 101 ms; the stage ends at 100 ms."""
+    other_ns = None if other is None else other * MS
     result = scope_timeline(
-        0,
-        100 * MS,
-        own_name="retrieve",
-        blocks=[(20 * MS, 101 * MS)],
-        done_other_ns=None if other is None else other * MS,
+        stage("retrieve", 0, 100 * MS, done_other_ns=other_ns), blocks=[(20 * MS, 101 * MS)]
     )
 
     assert _ms(result.timeline.segments) == _ms(result.own) == expected
@@ -61,7 +44,7 @@ def test_a_block_delays_the_end_of_a_stage_only_if_something_else_ran(
 def test_a_block_before_the_end_of_a_wait_delays_nothing() -> None:
     """The loop was idle again when the awaited instant came."""
     result = scope_timeline(
-        0, 100 * MS, own_name="retrieve", blocks=[(20 * MS, 60 * MS)], done_other_ns=99 * MS
+        stage("retrieve", 0, 100 * MS, done_other_ns=99 * MS), blocks=[(20 * MS, 60 * MS)]
     )
 
     assert _ms(result.timeline.segments) == [("retrieve", 100)]
@@ -69,123 +52,98 @@ def test_a_block_before_the_end_of_a_wait_delays_nothing() -> None:
 
 def test_less_than_a_millisecond_is_not_separated() -> None:
     result = scope_timeline(
-        0, 100 * MS, own_name="retrieve", blocks=[(99 * MS + 1, 101 * MS)], done_other_ns=100 * MS
+        stage("retrieve", 0, 100 * MS, done_other_ns=100 * MS), blocks=[(99 * MS + 1, 101 * MS)]
     )
 
     assert _ms(result.timeline.segments) == [("retrieve", 100)]
 
 
-def test_a_request_reports_only_the_delays_of_its_own_time() -> None:
-    """Those of a stage are recorded with the stage, those of a call with the call."""
-    call = ChildInterval(
-        "chat m",
-        200 * MS,
-        300 * MS,
-        (Segment("send", 0, 40 * MS), Segment("event_loop", 40 * MS, 100 * MS)),
-        start_other_ns=200 * MS,
-    )
+def test_the_delays_of_own_time_of_stages_and_of_calls_are_those_of_the_request() -> None:
+    """Those of a call are as the call found them."""
     result = scope_timeline(
-        0,
-        400 * MS,
-        calls=[call],
-        stages=[_stage("retrieve", 10, 100, other=100)],
+        request(
+            400 * MS,
+            stage("retrieve", 10 * MS, 100 * MS, done_other_ns=100 * MS),
+            call(
+                200 * MS,
+                300 * MS,
+                Segment("send", 0, 40 * MS),
+                Segment("event_loop", 40 * MS, 100 * MS),
+                start_other_ns=200 * MS,
+            ),
+            done_other_ns=400 * MS,
+        ),
         blocks=[(50 * MS, 101 * MS), (150 * MS, 201 * MS), (350 * MS, 401 * MS)],
-        done_other_ns=400 * MS,
     )
 
     assert _ms(result.timeline.segments) == [
-        ("prepare", 10),
+        ("application", 10),
         ("retrieve", 40),
         ("event_loop", 50),
-        ("prepare", 50),
+        ("application", 50),
         ("event_loop", 50),
         ("send", 40),
         ("event_loop", 60),
-        ("postprocess", 50),
+        ("application", 50),
         ("event_loop", 50),
     ]
-    assert _ms(result.own) == [
-        ("prepare", 10),
-        ("prepare", 50),
-        ("event_loop", 50),
-        ("postprocess", 50),
-        ("event_loop", 50),
-    ]
-    assert {segment.source for segment in result.own} == {Source.MEASURED}
-
-
-def test_earlier_calls_stay_one_segment() -> None:
-    """Their own records show by which time they were delayed."""
-    calls = [
-        ChildInterval("chat m", 0, 100 * MS, done_other_ns=100 * MS),
-        ChildInterval("chat m", 100 * MS, 200 * MS, (Segment("decode", 0, 100 * MS),)),
-    ]
-    result = scope_timeline(0, 200 * MS, calls=calls, blocks=[(20 * MS, 101 * MS)])
-
-    assert _ms(result.timeline.segments) == [("call", 100), ("decode", 100)]
+    assert {segment.source for segment in result.timeline.segments} == {Source.MEASURED}
+    assert result.segment_steps == (0, 1, 1, 0, 0, 2, 2, 0, 0)
 
 
 _instants = st.integers(-20, 200).map(lambda instant: instant * MS)
 _others = st.none() | _instants
-_children = st.builds(
-    # Of a named tuple itself, Hypothesis would also vary the fields with defaults.
-    partial(ChildInterval),
-    name=st.sampled_from(["retrieve", "event_loop", "call"]),
-    start_ns=_instants,
-    done_ns=_instants,
-    segments=st.sampled_from([(), (Segment("queue", 0, 30 * MS), Segment("decode", 30 * MS, MS))]),
-    start_other_ns=_others,
-    done_other_ns=_others,
-)
+_segments = st.sampled_from([(), (Segment("queue", 0, 30 * MS), Segment("decode", 30 * MS, MS))])
+
+
+@st.composite
+def _activities(draw: st.DrawFn) -> Activity:
+    start_ns, done_ns, other_ns = draw(_instants), draw(_instants), draw(_others)
+    if draw(st.booleans()):
+        return call(start_ns, done_ns, *draw(_segments), start_other_ns=other_ns)
+    name = draw(st.sampled_from(["retrieve", "event_loop", "call"]))
+    return stage(name, start_ns, done_ns, start_other_ns=other_ns, done_other_ns=draw(_others))
+
+
 _blocks = st.lists(_instants, max_size=8, unique=True).map(
     lambda edges: list(zip(sorted(edges)[::2], sorted(edges)[1::2], strict=False))
 )
 
 
 @given(
-    done=_instants,
-    calls=st.lists(_children, max_size=4),
-    stages=st.lists(_children, max_size=4),
-    own_name=st.none() | st.just("safety"),
-    blocks=_blocks,
-    other=_others,
+    done_ns=_instants, inside=st.lists(_activities(), max_size=6), blocks=_blocks, other_ns=_others
 )
 def test_segments_tile_the_duration_with_any_blocks(
-    done: int,
-    calls: list[ChildInterval],
-    stages: list[ChildInterval],
-    own_name: str | None,
-    blocks: _Blocks,
-    other: int | None,
+    done_ns: int,
+    inside: list[Activity],
+    blocks: list[tuple[int, int]],
+    other_ns: int | None,
 ) -> None:
-    """No gap and no overlap, and the scope reports as much as without blocks."""
-    plain = scope_timeline(0, done, calls=calls, stages=stages, own_name=own_name)
-    result = scope_timeline(
-        0,
-        done,
-        calls=calls,
-        stages=stages,
-        own_name=own_name,
-        blocks=blocks,
-        done_other_ns=other,
-    )
+    """No gap and no overlap, and each step has as much time as without blocks."""
+    root = request(done_ns, *inside, done_other_ns=other_ns)
+    plain = scope_timeline(root)
+    result = scope_timeline(root, blocks=blocks)
 
-    edge = 0
+    edge_ns = 0
     for segment in result.timeline.segments:
-        assert segment.start_ns == edge
-        assert segment.end_ns > segment.start_ns
-        edge = segment.end_ns
-    assert edge == result.timeline.duration_ns == max(0, done)
-    assert sum(each.duration_ns for each in result.own) == sum(
-        each.duration_ns for each in plain.own
-    )
+        assert segment.start_ns == edge_ns <= segment.end_ns
+        edge_ns = segment.end_ns
+    assert edge_ns == result.timeline.duration_ns == max(0, done_ns)
+    assert _by_step(result) == _by_step(plain)
+
+
+def _by_step(result: ScopeTimeline) -> Counter[int]:
+    spent = Counter[int]()
+    for segment, step in zip(result.timeline.segments, result.segment_steps, strict=True):
+        spent[step] += segment.duration_ns
+    return +spent
 
 
 def test_a_stage_whose_time_is_all_that_of_the_loop_has_a_value() -> None:
-    """It ran, so that its own time of 0 ns is known."""
-    result = scope_timeline(
-        0, 100 * MS, own_name="retrieve", blocks=[(0, 101 * MS)], done_other_ns=100 * MS
-    )
+    """It ran, so that its own time of 0 ns is known, in its request too."""
+    retrieve = stage("retrieve", 0, 100 * MS, done_other_ns=100 * MS)
+    of_stage = scope_timeline(retrieve, blocks=[(0, 101 * MS)])
+    of_request = scope_timeline(request(100 * MS, retrieve), blocks=[(0, 101 * MS)])
 
-    assert _ms(result.timeline.segments) == [("event_loop", 100)]
-    assert _ms(result.own) == [("retrieve", 0), ("event_loop", 100)]
+    assert _ms(of_stage.own) == [("retrieve", 0), ("event_loop", 100)]
+    assert _ms(of_request.timeline.segments) == [("retrieve", 0), ("event_loop", 100)]

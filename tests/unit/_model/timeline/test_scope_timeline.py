@@ -1,277 +1,220 @@
-"""The timeline of a unit of work divides its time between calls, stages and the application."""
+"""The timeline of a request divides its time between its steps and the application."""
 
 from __future__ import annotations
 
-from functools import partial
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._model.segments import Segment, Source
-from latspan._model.timeline import ChildInterval, ScopeTimeline, scope_timeline
+from latspan._model.segments import Kind, Segment, Source, Step
+from latspan._model.timeline import Activity, ScopeTimeline, scope_timeline
+from support.activities import call, exchange, inner_request, request, stage
 
 
-def _names(work: ScopeTimeline) -> list[tuple[str, int]]:
-    return [(segment.name, segment.duration_ns) for segment in work.timeline.segments]
+def names(result: ScopeTimeline) -> list[tuple[str, int]]:
+    return [(segment.name, segment.duration_ns) for segment in result.timeline.segments]
 
 
-def _own(work: ScopeTimeline) -> list[tuple[str, int]]:
-    return [(segment.name, segment.duration_ns) for segment in work.own]
+def own(result: ScopeTimeline) -> list[tuple[str, int]]:
+    return [(segment.name, segment.duration_ns) for segment in result.own]
 
 
-def _call(start: int, done: int, *segments: Segment) -> ChildInterval:
-    return ChildInterval("chat m", start, done, segments or (Segment("decode", 0, done - start),))
-
-
-def test_one_call_divides_the_applications_time_in_two() -> None:
-    """``prepare`` is before the call, ``postprocess`` after it."""
-    timeline = scope_timeline(
-        0, 100, calls=[_call(30, 80, Segment("queue", 0, 20), Segment("decode", 20, 50))]
-    )
-    assert _names(timeline) == [
-        ("prepare", 30),
-        ("queue", 20),
-        ("decode", 30),
-        ("postprocess", 20),
-    ]
-
-
-def test_only_the_last_call_shows_its_segments() -> None:
-    """Earlier calls are one segment each; the user waited for the last one."""
-    timeline = scope_timeline(0, 100, calls=[_call(10, 30), _call(40, 90)])
-    assert _names(timeline) == [
-        ("prepare", 10),
-        ("call", 20),
-        ("prepare", 10),
-        ("decode", 50),
-        ("postprocess", 10),
-    ]
-
-
-def test_overlapping_calls_are_counted_once() -> None:
-    """The union of concurrent calls is counted, and the last call's own segments have priority."""
-    timeline = scope_timeline(0, 100, calls=[_call(10, 95), _call(20, 60), _call(30, 80)])
-    assert _names(timeline) == [
-        ("prepare", 10),
-        ("call", 20),
-        ("decode", 50),
-        ("call", 15),
-        ("postprocess", 5),
-    ]
-
-
-def test_stages_take_time_of_the_application_but_not_of_calls() -> None:
-    """The innermost stage has the time; inside a call, the call has it."""
-    timeline = scope_timeline(
-        0,
+def test_every_call_shows_its_segments() -> None:
+    root = request(
         100,
-        calls=[_call(50, 90)],
-        stages=[ChildInterval("retrieve", 10, 60), ChildInterval("rerank", 20, 30)],
+        call(10, 30, Segment("queue", 0, 15), Segment("decode", 15, 20)),
+        call(40, 90, Segment("prefill", 0, 10), Segment("decode", 10, 50)),
     )
-    assert _names(timeline) == [
-        ("prepare", 10),
-        ("retrieve", 10),
-        ("rerank", 10),
-        ("retrieve", 20),
+
+    assert names(scope_timeline(root)) == [
+        ("application", 10),
+        ("queue", 15),
+        ("decode", 5),
+        ("application", 10),
+        ("prefill", 10),
         ("decode", 40),
-        ("postprocess", 10),
+        ("application", 10),
     ]
 
 
-def test_the_time_of_a_request_without_a_call_is_unattributed() -> None:
-    """No measurement explains it."""
-    timeline = scope_timeline(0, 100, stages=[ChildInterval("retrieve", 10, 60)])
-    assert _names(timeline) == [("unattributed", 10), ("retrieve", 50), ("unattributed", 40)]
-    assert timeline.timeline.segments[0].source is Source.UNKNOWN
+def test_every_segment_knows_its_step() -> None:
+    result = scope_timeline(
+        request(
+            100,
+            stage("search", 10, 40, call(20, 30)),
+            exchange("example.org", 50, 60),
+        )
+    )
+
+    assert result.steps == (
+        Step("search", Kind.STAGE, 10, 40),
+        Step("chat m", Kind.CALL, 20, 30, parent=1),
+        Step("http example.org", Kind.HTTP, 50, 60),
+    )
+    assert names(result) == [
+        ("application", 10),
+        ("search", 10),
+        ("decode", 10),
+        ("search", 10),
+        ("application", 10),
+        ("http example.org", 10),
+        ("application", 40),
+    ]
+    assert result.segment_steps == (0, 1, 2, 1, 0, 3, 0)
+
+
+def test_the_time_of_the_application_is_before_between_and_after_the_steps() -> None:
+    result = scope_timeline(request(100, call(10, 30), call(50, 90)))
+
+    assert result.application_ns == (10, 20, 10)
+
+
+def test_a_stage_that_was_not_waited_for_is_no_step_of_the_path() -> None:
+    """The time before it is still that before the first step."""
+    root = request(100, stage("prefetch", 5, 40), call(30, 90))
+
+    result = scope_timeline(root)
+
+    assert names(result)[:2] == [("application", 5), ("prefetch", 25)]
+    unwaited = scope_timeline(request(100, call(30, 90), stage("prefetch", 35, 40)))
+    assert unwaited.application_ns == (30, 0, 10)
+    cut = scope_timeline(request(100, stage("prefetch", 5, 8, was_cut=True), call(3, 90)))
+    assert cut.application_ns == (3, 0, 10)
+
+
+def test_without_a_step_all_time_is_the_applications() -> None:
+    result = scope_timeline(request(100))
+
+    assert names(result) == [("application", 100)]
+    assert result.application_ns is None
+    assert result.segment_steps == (0,)
+
+
+def test_the_own_time_of_an_inner_request_is_the_applications() -> None:
+    result = scope_timeline(request(100, inner_request("agent", 10, 60, call(20, 50))))
+
+    assert names(result) == [("application", 20), ("decode", 30), ("application", 50)]
+    assert [step.name for step in result.steps] == ["chat m"]
 
 
 def test_a_stage_has_its_own_time_under_its_own_name() -> None:
-    """Calls and stages inside it keep their own names."""
-    timeline = scope_timeline(
-        0,
-        100,
-        calls=[_call(50, 90)],
-        stages=[ChildInterval("rerank", 20, 30)],
-        own_name="retrieve",
-    )
-    assert _names(timeline) == [
+    result = scope_timeline(stage("retrieve", 0, 100, stage("rerank", 20, 30), call(50, 90)))
+
+    assert names(result) == [
         ("retrieve", 20),
         ("rerank", 10),
         ("retrieve", 20),
         ("decode", 40),
         ("retrieve", 10),
     ]
-
-
-def test_a_request_reports_only_time_outside_its_calls_and_stages() -> None:
-    """A call reports its own ``prepare``, although the request has a segment of the same name."""
-    timeline = scope_timeline(
-        0,
-        100,
-        calls=[
-            _call(20, 30),
-            _call(40, 80, Segment("prepare", 0, 5), Segment("decode", 5, 40)),
-        ],
-        stages=[ChildInterval("retrieve", 0, 10)],
-    )
-    assert _names(timeline) == [
-        ("retrieve", 10),
-        ("prepare", 10),
-        ("call", 10),
-        ("prepare", 10),
-        ("prepare", 5),
-        ("decode", 35),
-        ("postprocess", 20),
-    ]
-    assert _own(timeline) == [
-        ("prepare", 10),
-        ("call", 10),
-        ("prepare", 10),
-        ("postprocess", 20),
-    ]
-
-
-def test_a_stage_reports_only_its_own_time() -> None:
-    """Calls and stages inside it report their own."""
-    timeline = scope_timeline(
-        0,
-        100,
-        calls=[_call(50, 90), _call(10, 15)],
-        stages=[ChildInterval("rerank", 20, 30)],
-        own_name="retrieve",
-    )
-    assert {name for name, _ in _own(timeline)} == {"retrieve"}
-    assert sum(length for _, length in _own(timeline)) == 100 - 40 - 5 - 10
+    assert own(result) == [("retrieve", 20), ("retrieve", 20), ("retrieve", 10)]
 
 
 def test_a_stage_keeps_its_own_time_next_to_an_inner_stage_of_the_same_name() -> None:
-    """The inner stage reports the time assigned to it; the outer one reports the rest."""
-    timeline = scope_timeline(
-        0, 100, stages=[ChildInterval("retrieve", 20, 50)], own_name="retrieve"
-    )
-    assert _names(timeline) == [("retrieve", 20), ("retrieve", 30), ("retrieve", 50)]
-    assert _own(timeline) == [("retrieve", 20), ("retrieve", 50)]
+    result = scope_timeline(stage("retrieve", 0, 100, stage("retrieve", 20, 50)))
+
+    assert names(result) == [("retrieve", 20), ("retrieve", 30), ("retrieve", 50)]
+    assert own(result) == [("retrieve", 20), ("retrieve", 50)]
 
 
-def test_a_request_reports_its_time_next_to_stages_with_segment_names() -> None:
-    """Stages named ``prepare``, ``call`` or ``postprocess`` do not take time away from it."""
-    timeline = scope_timeline(
-        0,
-        100,
-        calls=[_call(20, 30), _call(40, 80)],
-        stages=[
-            ChildInterval("prepare", 5, 15),
-            ChildInterval("call", 32, 36),
-            ChildInterval("postprocess", 85, 90),
-        ],
+def test_a_call_that_is_open_at_the_end_of_a_cut_request_has_no_segments_yet() -> None:
+    result = scope_timeline(request(100, call(40, None)), keeps_open=True)
+
+    assert names(result) == [("application", 40), ("unattributed", 60)]
+    assert result.timeline.segments[1].source is Source.UNKNOWN
+    assert result.steps == (Step("chat m", Kind.CALL, 40, 100),)
+
+
+def test_a_step_that_outlives_its_request_is_listed_without_an_end() -> None:
+    result = scope_timeline(request(100, call(40, 101)))
+
+    assert names(result) == [("application", 100)]
+    assert result.steps == (Step("chat m", Kind.CALL, 40, None),)
+
+
+def test_a_call_is_clipped_where_a_tool_began() -> None:
+    """The tool began during the stream, and was awaited after it."""
+    root = request(
+        100, call(0, 60, Segment("queue", 0, 30), Segment("decode", 30, 60)), stage("tool", 40, 100)
     )
-    assert sum(length for _, length in _names(timeline)) == 100
-    assert _own(timeline) == [
-        ("prepare", 5),
-        ("prepare", 5),
-        ("call", 10),
-        ("prepare", 2),
-        ("prepare", 4),
-        ("postprocess", 5),
-        ("postprocess", 10),
+
+    assert names(scope_timeline(root)) == [("queue", 30), ("decode", 10), ("tool", 60)]
+
+
+@pytest.mark.parametrize("was_cut", [False, True])
+def test_a_stage_that_was_not_waited_for_has_a_value_of_zero(was_cut: bool) -> None:
+    """Its time is known: the request waited 0 ns for it."""
+    root = request(100, call(10, 90), stage("retrieve", 20, 40, was_cut=was_cut))
+
+    assert names(scope_timeline(root)) == [
+        ("application", 10),
+        ("retrieve", 0),
+        ("decode", 80),
+        ("application", 10),
     ]
 
 
-def test_a_stage_named_call_reports_only_its_own_time() -> None:
-    """Calls inside it report their own."""
-    timeline = scope_timeline(0, 100, calls=[_call(20, 30), _call(40, 80)], own_name="call")
-    assert _own(timeline) == [("call", 20), ("call", 10), ("call", 20)]
+def test_adjacent_intervals_of_one_step_are_one_segment() -> None:
+    """The stages of one name are two steps."""
+    root = request(100, stage("retrieve", 0, 40), stage("retrieve", 40, 70))
 
-
-def test_adjacent_stages_of_one_name_are_one_interval() -> None:
-    """There is no time of the request between them."""
-    timeline = scope_timeline(
-        0, 100, stages=[ChildInterval("retrieve", 0, 40), ChildInterval("retrieve", 40, 70)]
-    )
-    assert _names(timeline) == [("retrieve", 70), ("unattributed", 30)]
-    assert _own(timeline) == [("unattributed", 30)]
-
-
-def test_the_inner_of_two_stages_that_start_together_has_the_time() -> None:
-    """The clock may not advance between two starts; the later one is the inner stage."""
-    timeline = scope_timeline(
-        0, 100, stages=[ChildInterval("retrieve", 0, 60), ChildInterval("rerank", 0, 20)]
-    )
-    assert _names(timeline) == [("rerank", 20), ("retrieve", 40), ("unattributed", 40)]
-
-
-def test_a_call_that_outlives_its_request_is_cut_at_the_requests_end() -> None:
-    """Its own segments are not known yet."""
-    timeline = scope_timeline(0, 100, calls=[ChildInterval("chat m", 40, 100)])
-    assert _names(timeline) == [("prepare", 40), ("call", 60)]
+    assert names(scope_timeline(root)) == [
+        ("retrieve", 40),
+        ("retrieve", 30),
+        ("application", 30),
+    ]
 
 
 def test_the_earliest_visible_token_of_any_call_counts_for_the_request() -> None:
-    """The user saw it first, whichever call it came from."""
-    early = ChildInterval("chat m", 10, 30, first_visible_ns=25)
-    late = ChildInterval(
-        "chat m", 40, 90, first_visible_ns=70, first_visible_source=Source.ESTIMATED
+    root = request(
+        100, call(10, 30, first_visible_ns=25), call(40, 90, first_visible_ns=70), start_ns=5
     )
-    metric = scope_timeline(5, 100, calls=[late, early]).timeline.metrics[
-        "time_to_first_visible_token"
-    ]
+
+    metric = scope_timeline(root).timeline.metrics["time_to_first_visible_token"]
+
     assert metric.value == 20
     assert metric.source is Source.MEASURED
 
 
-_instants = st.integers(-20, 200)
-_intervals = st.builds(
-    # Of a named tuple itself, Hypothesis would also vary the fields with defaults.
-    partial(ChildInterval),
-    name=st.sampled_from(["retrieve", "prepare", "call", "safety"]),
-    start_ns=_instants,
-    done_ns=_instants,
-    segments=st.sampled_from([(), (Segment("queue", 0, 30), Segment("decode", 30, 400))]),
-)
+instants = st.integers(-20, 200)
 
 
-_any_unit = given(
-    start=_instants,
-    done=_instants,
-    calls=st.lists(_intervals, max_size=4),
-    stages=st.lists(_intervals, max_size=4),
-    own_name=st.none() | st.just("safety"),
-)
-"""A request or a stage with arbitrary calls and stages inside it."""
+@st.composite
+def activities(draw: st.DrawFn, depth: int = 2) -> Activity:
+    """Draw a stage or a call with any instants, even outside those of the activity around it."""
+    start_ns, done_ns = draw(instants), draw(st.none() | instants)
+    was_cut = draw(st.booleans())
+    if draw(st.booleans()):
+        segments = draw(
+            st.sampled_from([(), (Segment("queue", 0, 30), Segment("decode", 30, 400))])
+        )
+        return call(start_ns, done_ns, *segments, was_cut=was_cut)
+    name = draw(st.sampled_from(["retrieve", "prepare", "application"]))
+    inside = draw(st.lists(activities(depth - 1), max_size=3)) if depth else []
+    return stage(name, start_ns, done_ns, *inside, was_cut=was_cut)
 
 
-@_any_unit
-def test_segments_tile_the_duration_for_any_contents(
-    start: int,
-    done: int,
-    calls: list[ChildInterval],
-    stages: list[ChildInterval],
-    own_name: str | None,
+@given(instants, instants, st.lists(activities(), max_size=4), st.booleans(), st.booleans())
+def test_segments_tile_the_duration_for_any_activities(
+    start_ns: int, done_ns: int, inside: list[Activity], keeps_open: bool, is_stage: bool
 ) -> None:
-    """In any order and overlap: no gap, no overlap in the result, no lost nanosecond."""
-    timeline = scope_timeline(start, done, calls=calls, stages=stages, own_name=own_name).timeline
-    edge = 0
-    for segment in timeline.segments:
-        assert segment.start_ns == edge
-        assert segment.end_ns > segment.start_ns
-        edge = segment.end_ns
-    assert edge == timeline.duration_ns == max(0, done - start)
+    """In any order and overlap: no gap, no overlap, no lost nanosecond."""
+    root = (
+        stage("safety", start_ns, done_ns, *inside)
+        if is_stage
+        else request(done_ns, *inside, start_ns=start_ns)
+    )
 
+    result = scope_timeline(root, keeps_open=keeps_open)
 
-@_any_unit
-def test_own_time_is_the_time_not_covered_by_calls_or_stages(
-    start: int,
-    done: int,
-    calls: list[ChildInterval],
-    stages: list[ChildInterval],
-    own_name: str | None,
-) -> None:
-    """With any names; checked nanosecond by nanosecond."""
-    work = scope_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
-
-    def covered(instant_ns: int, intervals: list[ChildInterval]) -> bool:
-        return any(each.start_ns <= instant_ns < each.done_ns for each in intervals)
-
-    uncovered = sum(not covered(each, [*calls, *stages]) for each in range(start, done))
-    mine = [length for name, length in _own(work) if name != "call"]
-    assert sum(mine) == uncovered
+    edge_ns = 0
+    shown: set[str] = set()
+    for segment, step in zip(result.timeline.segments, result.segment_steps, strict=True):
+        assert segment.start_ns == edge_ns <= segment.end_ns
+        # Only a stage without any time has an empty segment, and only one.
+        assert segment.duration_ns or segment.name not in shown
+        assert 0 <= step <= len(result.steps)
+        shown.add(segment.name)
+        edge_ns = segment.end_ns
+    assert edge_ns == result.timeline.duration_ns == max(0, done_ns - start_ns)
+    assert all(step.parent <= len(result.steps) for step in result.steps)

@@ -216,18 +216,18 @@ def test_requests_without_a_call_are_only_counted(
 
 
 def test_requests_are_shown_if_none_has_a_call(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
-    """Their unattributed time is the application's own code, and the report states the remedy."""
+    """Their time is the application's own code, and the report states the remedy."""
     pages = [
-        call([("unattributed", each, Source.UNKNOWN)], kind=Kind.REQUEST, order=each)
+        call([("application", each, Source.MEASURED)], kind=Kind.REQUEST, order=each)
         for each in (1, 2)
     ]
     text = str(Report(snapshot_of(pages)))
 
     assert "slowest of 2 requests" in text
     words = " ".join(text.split())
-    outside = "your code and its waits outside the named stages"
-    assert f"unattributed: {outside}; name them with latspan.stage" in words
-    assert f"in unattributed ({outside}; unknown)" in words
+    outside = "your code and its waits outside the steps"
+    assert f"application: {outside}; name them with latspan.stage" in words
+    assert "in application (your code and its framework, outside the steps)" in words
     assert "Not shown" not in text
 
 

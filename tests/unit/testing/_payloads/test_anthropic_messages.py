@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Ending, PayloadPart, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, ScriptStep
 from support.answers import Played, play
 
 
@@ -97,8 +97,8 @@ def test_a_ping_contains_no_token() -> None:
     """It may precede the start of the message; a token starts the message if necessary."""
     script = Script(
         prefill_ns=5,
-        lead=(Step(PayloadPart.EMPTY),),
-        steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),),
+        lead=(ScriptStep(PayloadPart.EMPTY),),
+        steps=(ScriptStep(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     types = [event["type"] for event in _play(script, stream=True).events]
 
@@ -127,7 +127,7 @@ def test_a_whole_message_contains_its_blocks() -> None:
     assert (thinking["thinking"], text["text"]) == ("reasoning0 ", "text0 ")
     assert call["input"] == {"words": "tool_call0 tool_call1 "}
     assert (body["stop_reason"], body["usage"]["output_tokens"]) == ("tool_use", 4)
-    odd = Script(steps=(Step(PayloadPart.TOOL_CALL, text="odd", tokens=1),))
+    odd = Script(steps=(ScriptStep(PayloadPart.TOOL_CALL, text="odd", tokens=1),))
     assert _play(odd).body["content"][0]["input"] == {"text": "odd"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Ending, PayloadPart, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, ScriptStep
 from support.answers import Played, play
 
 
@@ -84,7 +84,7 @@ def test_endings(ending: Ending, last: str) -> None:
 
 def test_a_refusal_is_part_of_a_message() -> None:
     """It has its own events."""
-    script = Script(steps=(Step(PayloadPart.REFUSAL, text="no", tokens=1),))
+    script = Script(steps=(ScriptStep(PayloadPart.REFUSAL, text="no", tokens=1),))
     types = [event["type"] for event in _play(script, stream=True).events]
 
     assert "response.refusal.delta" in types
@@ -94,7 +94,8 @@ def test_a_refusal_is_part_of_a_message() -> None:
 def test_an_empty_step_becomes_a_progress_event() -> None:
     """It contains no token."""
     script = Script(
-        lead=(Step(PayloadPart.EMPTY),), steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),)
+        lead=(ScriptStep(PayloadPart.EMPTY),),
+        steps=(ScriptStep(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     types = [event["type"] for event in _play(script, stream=True).events]
 

@@ -12,7 +12,7 @@ import pytest
 from latspan._model.wire import Framing, open_reader
 from latspan._model.wire.bedrock_converse import BEDROCK_CONVERSE
 from latspan._model.wire.bedrock_invoke import BEDROCK_INVOKE
-from latspan.testing import Ending, PayloadPart, Script, ServerFlavor, Step
+from latspan.testing import Ending, PayloadPart, Script, ScriptStep, ServerFlavor
 from latspan.testing._payloads import InvalidRequestError, read_request
 from support.answers import Played, as_request, play
 from support.apis import Api, api_named, with_every_api
@@ -238,6 +238,6 @@ def test_a_request_without_its_content_is_refused(api: Api) -> None:
 @with_every_api
 def test_comments_do_not_break_the_framing(api: Api) -> None:
     """Only server-sent events have comments."""
-    steps = (Step(PayloadPart.COMMENT, text="alive"), *EVERY_KIND.steps)
+    steps = (ScriptStep(PayloadPart.COMMENT, text="alive"), *EVERY_KIND.steps)
     body = _bodies(_play(replace(EVERY_KIND, steps=steps), api))
     assert (b": alive" in body) is (api.name in {"gemini", "cohere"})

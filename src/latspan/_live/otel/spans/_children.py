@@ -15,7 +15,9 @@ from latspan._live.otel.spans._span import AttributeValue, ChildSpan
 from latspan._model.segments import Segment, SegmentName, Source
 from latspan._model.timeline import Attempt
 
-_NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
+_NEVER_A_SPAN: Final[frozenset[str]] = frozenset(
+    {SegmentName.CONSUMER, SegmentName.RETRY, SegmentName.APPLICATION}
+)
 """
 Segments that are interleaved with others, or whose attempts have spans. They become attributes.
 """

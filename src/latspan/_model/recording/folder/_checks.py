@@ -83,6 +83,9 @@ def check_rows(rows: Sequence[_Row]) -> None:
         _check_numbers([row[name] for row in rows if name in row])
     _check_segments([row["segments"] for row in rows])
     _check_segments([row["own_segments"] for row in rows if row.get("own_segments") is not None])
+    with_steps = [row for row in rows if "steps" in row]
+    if with_steps:
+        _check_steps(with_steps)
     _check_metrics([row["metrics"].values() for row in rows if "metrics" in row])
     _check_gaps(rows)
     marks = [row["marks_ns"].values() for row in rows if "marks_ns" in row]
@@ -132,6 +135,24 @@ def _check_segments(listed: Sequence[Sequence[Sequence[Any]]]) -> None:
     _check_types(ends, _WHOLE)
     if min(starts) < 0 or max(ends) > MAX_NUMBER or not all(map(le, starts, ends)):
         raise ValueError("a segment has another range")
+
+
+def _check_steps(rows: Sequence[_Row]) -> None:
+    _check_types([row["steps"] for row in rows], _LIST)
+    names, kinds, starts, ends, parents, merged = zip(
+        *chain.from_iterable(row["steps"] for row in rows), strict=True
+    )
+    _check_types(names, _TEXT)
+    _check_members(kinds, _KINDS)
+    for numbers in (starts, [end for end in ends if end is not None], parents, merged):
+        _check_numbers(numbers)
+    for row in rows:
+        steps_of_segments, count = row["segment_steps"], len(row["steps"])
+        _check_numbers(steps_of_segments)
+        if len(steps_of_segments) != len(row["segments"]) or max(steps_of_segments) > count:
+            raise ValueError("a segment has an unknown step")
+        if any(step[4] > count for step in row["steps"]):
+            raise ValueError("a step is in an unknown step")
 
 
 def _check_metrics(listed: Iterable[Iterable[Any]]) -> None:

@@ -1,7 +1,7 @@
 """
 Lines of a recording: a finished request as one line of JSON, and back.
 
-The schema is ``docs/reference/recording-1.schema.json``. Fields that have their default are
+The schema is ``docs/reference/recording-2.schema.json``. Fields that have their default are
 omitted. A reader ignores unknown fields, so a later release may add some.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from latspan._model.metrics import MetricValue
 from latspan._model.recording._record import RequestRecord
 from latspan._model.recording.folder._checks import check_rows
-from latspan._model.segments import Kind, Outcome, Segment, Side, Source
+from latspan._model.segments import Kind, Outcome, Segment, Side, Source, Step
 from latspan._model.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan._model.wire import written
 
@@ -98,6 +98,9 @@ def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
         fields["details"] = record.details
     if record.reports is not None:
         fields["own_segments"] = record.reports
+    if record.steps:
+        fields["steps"] = record.steps
+        fields["segment_steps"] = record.segment_steps
     if record.trace_id:
         fields["trace_id"] = f"{record.trace_id:032x}"
         fields["span_id"] = f"{record.span_id:016x}"
@@ -190,7 +193,14 @@ def record_of_row(fields: Mapping[str, Any], before: int = 0) -> RequestRecord:
         details=fields.get("details", {}),
         streamed=fields.get("streamed"),
         late=tuple(fields.get("late", ())),
+        steps=tuple([_step(step) for step in fields.get("steps", ())]),
+        segment_steps=tuple(fields.get("segment_steps", ())),
     )
+
+
+def _step(fields: tuple[str, str, int, int | None, int, int]) -> Step:
+    name, kind, start_ns, end_ns, parent, merged = fields
+    return Step(name, _KINDS[kind], start_ns, end_ns, parent, merged)
 
 
 def _segments(rows: Iterable[tuple[str, int, int, str]]) -> tuple[Segment, ...]:

@@ -23,8 +23,10 @@ from latspan._model.recording.folder._writer import LOST, files_in, prepare
 from latspan._version import __version__
 from latspan.errors import ConfigError, RecordingError
 
-SCHEMA: Final = "latspan.recording/1"
-_READABLE: Final = frozenset({SCHEMA})
+SCHEMA: Final = "latspan.recording/2"
+OLD_SCHEMA: Final = "latspan.recording/1"
+"""Schema in which a request has the segments of its last call only, and no steps."""
+_READABLE: Final = frozenset({SCHEMA, OLD_SCHEMA})
 _NAME: Final = "recording.json"
 _MAX_BYTES: Final = 64_000_000
 """Size in bytes above which a manifest is not read."""

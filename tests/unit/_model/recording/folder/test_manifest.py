@@ -24,7 +24,7 @@ def test_a_new_recording_can_be_opened(tmp_path: Path) -> None:
     begin_recording(folder, source="measure", conditions={"model": "m"})
     recording = open_recording(folder)
 
-    assert recording.manifest["schema"] == "latspan.recording/1"
+    assert recording.manifest["schema"] == "latspan.recording/2"
     assert recording.manifest["source"] == "measure"
     assert recording.conditions["model"] == "m"
     assert recording.conditions["processors"] >= 1
@@ -136,7 +136,7 @@ _STEPS: list[dict[str, Any]] = [
 )
 def test_a_field_of_another_type_is_an_error(tmp_path: Path, fields: dict[str, object]) -> None:
     """It is found when the recording is opened, not by each of its readers."""
-    text = json.dumps({"schema": "latspan.recording/1", **fields})
+    text = json.dumps({"schema": "latspan.recording/2", **fields})
     (tmp_path / "recording.json").write_text(text)
     with pytest.raises(RecordingError, match="is not the manifest of a recording"):
         open_recording(tmp_path)
