@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         mark_degraded,
         mark_rejected,
         stage,
+        tool,
         track_tokens,
     )
     from latspan._model.recording import (
@@ -92,6 +93,7 @@ __all__ = [
     "shutdown",
     "snapshot",
     "stage",
+    "tool",
     "traced",
     "track_tokens",
     "uninstrument",
@@ -137,6 +139,7 @@ _HOMES: Final = {
     "shutdown": "latspan._live.sdk",
     "snapshot": "latspan._live.sdk",
     "stage": "latspan._live.stages",
+    "tool": "latspan._live.stages",
     "traced": "latspan._live.instrument",
     "track_tokens": "latspan._live.stages",
     "uninstrument": "latspan._live.instrument",

@@ -34,7 +34,7 @@ def model(name: str = "chat m", *, tokens: int = 100, **ms: float) -> Work:
 
 
 def tool(name: str, ms: float) -> Work:
-    """Return a stage."""
+    """Return a stage of the kind ``tool``."""
     return Work(name, {name: ms})
 
 
@@ -77,6 +77,18 @@ def _run(number: int, run: Sequence[Work]) -> Iterator[RequestRecord]:
             )
         elif work.name:
             root.children.append(Activity(Kind.STAGE, work.name, at_ns, at_ns + end_ns))
+            yield RequestRecord(
+                name=work.name,
+                kind=Kind.STAGE,
+                outcome=Outcome.COMPLETED,
+                start_epoch_ns=at_ns,
+                duration_ns=end_ns,
+                segments=tuple(segments),
+                metrics={"duration": MetricValue(end_ns)},
+                details={semconv.LATSPAN_STAGE_KIND: "tool"},
+                parent_id=number,
+                root_id=number,
+            )
         at_ns += end_ns
     root.done_ns = at_ns
     scope = scope_timeline(root)

@@ -74,6 +74,7 @@ class Stage(StrEnum):
     PARSE = "parse"
     AUTH = "auth"
     RETRIEVE = "retrieve"
+    TOOL = "tool"
     TOKENIZE = "tokenize"
     ROUTE = "route"
     QUEUE = "queue"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from latspan._base.lazy import lazy_getattr
-from latspan._live.stages._stage import stage
+from latspan._live.stages._stage import stage, tool
 
 if TYPE_CHECKING:
     from latspan._live.operations import Handoff
@@ -33,6 +33,7 @@ __all__ = [
     "mark_degraded",
     "mark_rejected",
     "stage",
+    "tool",
     "track_tokens",
 ]
 

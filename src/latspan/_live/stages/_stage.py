@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan import semconv
 from latspan._live.instrument import OpenScope, OperationScope, ScopeManager, named_scope
-from latspan._model.segments import STAGE_KINDS, Kind
+from latspan._model.segments import STAGE_KINDS, Kind, Stage
 from latspan.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def stage(name: Any, *, kind: str | None = None) -> Any:
     while a step runs.
 
     Args:
-        name: One of the standard stages (``parse``, ``auth``, ``retrieve``, ``tokenize``,
+        name: One of the standard stages (``parse``, ``auth``, ``retrieve``, ``tool``, ``tokenize``,
             ``route``, ``queue``, ``model_load``, ``prefill``, ``decode``, ``safety``,
             ``postprocess``, ``send_stream``), or a name of your own.
         kind: The standard stage that a name of your own counts as, for example
@@ -44,6 +44,26 @@ def stage(name: Any, *, kind: str | None = None) -> Any:
         UnknownNameError: ``kind`` is not a standard stage.
     """
     attributes = kind_of(kind)
+    return named_scope(name, lambda name: OperationScope(Kind.STAGE, name, attributes))
+
+
+@overload
+def tool(name: str) -> ScopeManager[OpenScope]: ...
+@overload
+def tool(function: _F, /) -> _F: ...
+def tool(name: Any) -> Any:
+    """
+    Record the run of a tool of an agent: ``@latspan.tool``, or ``with latspan.tool("search"):``.
+
+    It is :func:`stage` with the kind ``tool``. A bare ``@latspan.tool`` uses the function's name.
+
+    Args:
+        name: Name of the tool, as the model knows it.
+
+    Returns:
+        A context manager and decorator; the value of the ``with`` statement is the open stage.
+    """
+    attributes = kind_of(Stage.TOOL)
     return named_scope(name, lambda name: OperationScope(Kind.STAGE, name, attributes))
 
 

@@ -68,8 +68,8 @@ BUDGET_COMPONENTS: Final[dict[str, Component]] = {
 Components by the name of their field in :class:`Budget`, in the order of a request.
 
 A segment in none of them (``retry``, ``server_wait``, ``event_loop``, ``unattributed``,
-``dispatch_lag``, a tool, an HTTP exchange, ``application`` between the steps) is a row of its own in
-tables.
+``dispatch_lag``, a tool, an HTTP exchange, ``application`` between the steps) is a row of its own
+in tables.
 """
 
 

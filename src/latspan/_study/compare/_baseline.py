@@ -63,6 +63,9 @@ class _Details(TypedDict):
         Annotated[float, Limits(minimum=0), "Effective number of units, if they are a sample"]
     ]
     origin: NotRequired[Annotated[RunForm, "histograms, if it was made from histograms alone"]]
+    divides_last_call: NotRequired[
+        Annotated[bool, "Whether requests have the segments of their last call only"]
+    ]
     notes: NotRequired[list[str]]
 
 
@@ -231,6 +234,8 @@ def _written_details(run: Run) -> _Details:
         written["effective"] = run.size
     if run.has_histograms_only:
         written["origin"] = RunForm.HISTOGRAMS
+    if run.divides_last_call:
+        written["divides_last_call"] = True
     if run.notes:
         written["notes"] = list(run.notes)
     return written
@@ -389,6 +394,7 @@ def _read(source: str, written: Mapping[str, Any]) -> Run:
         start_ns=_whole(written.get("start_ns", 0)),
         effective=_number(written["effective"]) if "effective" in written else None,
         origin=RunForm(written["origin"]) if "origin" in written else None,
+        divides_last_call=written.get("divides_last_call") is True,
         notes=tuple(map(_text, written.get("notes", ()))),
         samples=samples,
         profile=_profile(written["profile"]),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._study.compare._run import Band, Run
+from latspan._study.compare._run import Band, Run, have_one_division
 from latspan._study.diagnose import RequestTable, bands_of
 from latspan._study.stats import compare_runs, holm
 
@@ -97,8 +97,11 @@ def explain(
         percentile: Percentile of the goal.
 
     Returns:
-        ``None`` if the segments near the percentile are not known for every run.
+        ``None`` if the segments near the percentile are not known for every run, or if the runs
+        divide their requests in different ways.
     """
+    if not have_one_division([*before, *after]):
+        return None
     known = _bands(before, after, metric, percentile)
     if known is None:
         return None

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from latspan._model.metrics import TIME_PER_OUTPUT_TOKEN
-from latspan._study.compare._run import SEGMENT, Run, RunForm
+from latspan._study.compare._run import SEGMENT, Run, have_one_division
 from latspan._study.stats import (
     RunTest,
     WeightedSample,
@@ -170,11 +170,11 @@ def rows_of(
     metrics = dict.fromkeys(
         name for run in every for name in run.samples if not name.startswith(SEGMENT)
     )
-    # A recording has the segments of a request with its calls; histograms have those of a request
-    # and those of a call apart.
-    has_one_form = len({run.form is RunForm.HISTOGRAMS for run in every}) == 1
     segments = dict.fromkeys(
-        name for run in every for name in run.samples if has_one_form and name.startswith(SEGMENT)
+        name
+        for run in (every if have_one_division(every) else ())
+        for name in run.samples
+        if name.startswith(SEGMENT)
     )
     floor_ns = _FLOOR_NS
     if math.isfinite(goal.before_ns):

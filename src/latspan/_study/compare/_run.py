@@ -22,7 +22,7 @@ from latspan._base.text import text_of
 from latspan._model.goals import Target
 from latspan._model.metrics import DURATION, OF_PACE, TIME_TO_FIRST_TOKEN
 from latspan._model.recording import RequestRecord
-from latspan._model.recording.folder import Recording, load_test_of
+from latspan._model.recording.folder import SCHEMA, Recording, load_test_of
 from latspan._model.segments import Kind
 from latspan._study.diagnose import Goal, RequestTable, bands_of, units_of
 from latspan._study.measurement import answered_models, measured_kind, refuse_step, summarize
@@ -45,6 +45,17 @@ _MIN_COVERAGE: Final = 0.95
 
 _TAIL: Final = 90.0
 """Percentile from which lengths are compared next to their mean."""
+
+
+class Division(StrEnum):
+    """How the time of a unit is divided into segments."""
+
+    STEPS = "steps"
+    """A request has the segments of all that it waited for; a call has its own."""
+    LAST_CALL = "last_call"
+    """A request has the segments of its last call, as recordings of ``latspan.recording/1``."""
+    HISTOGRAMS = "histograms"
+    """Histograms have the segments of a request and those of a call apart."""
 
 
 class RunForm(StrEnum):
@@ -183,6 +194,7 @@ class Run:
         tables: Units by goal metric; empty unless read from a recording.
         strata: Kinds of its requests if it has no table; empty if they are unknown.
         origin: What a baseline was made from; otherwise the form.
+        divides_last_call: Whether its requests have the segments of their last call only.
         effective: Effective number of units of a sample without a table; ``None`` if each unit is
             one request.
         bands: Times near percentiles by goal, as far as they were stored.
@@ -206,6 +218,7 @@ class Run:
     tables: Mapping[str, RequestTable] = field(default_factory=dict[str, RequestTable])
     strata: tuple[Stratum, ...] = ()
     origin: RunForm | None = None
+    divides_last_call: bool = False
     effective: float | None = None
     bands: Mapping[str, Band] = field(default_factory=dict[str, Band])
     recording: str = ""
@@ -225,6 +238,13 @@ class Run:
         """Whether it never had single requests, so that it is not known which of them stream."""
         return (self.origin or self.form) is RunForm.HISTOGRAMS
 
+    @property
+    def division(self) -> Division:
+        """How the time of a unit is divided; segments of different divisions are not compared."""
+        if self.has_histograms_only:
+            return Division.HISTOGRAMS
+        return Division.LAST_CALL if self.divides_last_call else Division.STEPS
+
     def band(self, metric: str, percentile: float, *, min_fraction: float = 0.0) -> Band | None:
         """
         Return the times near a percentile; ``None`` if they are unknown.
@@ -243,6 +263,11 @@ class Run:
         means = zip(units.names, found.segment_means_ns(found.tail).tolist(), strict=True)
         times = {name: mean for name, mean in means if mean > 0}
         return Band(found.mean_ns(found.tail), times, len(found.tail), found.fraction)
+
+
+def have_one_division(runs: Iterable[Run]) -> bool:
+    """Return whether the segments of runs can be compared."""
+    return len({run.division for run in runs}) == 1
 
 
 def run_of(
@@ -297,6 +322,7 @@ def run_of(
         run,
         conditions=_conditions(recording),
         targets=targets,
+        divides_last_call=run.kind is Kind.REQUEST and recording.manifest["schema"] != SCHEMA,
         recording=text_of(recording.manifest.get("id", "")),
         invalid=tuple(invalid),
         notes=recording.notes,

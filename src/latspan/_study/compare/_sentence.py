@@ -12,7 +12,7 @@ from latspan._model.units import milliseconds
 from latspan._study.compare._explanation import Explanation, SegmentChange
 from latspan._study.compare._question import Judgement, Question
 from latspan._study.compare._rows import PercentileChange, PercentileRow
-from latspan._study.compare._run import Run, RunForm
+from latspan._study.compare._run import Division, Run, RunForm
 from latspan._study.stats import TargetVerdict, Verdict
 
 _EXPLAINED: Final = frozenset(
@@ -139,10 +139,16 @@ def notes(
             "Histograms have no single requests: conditions, the order of requests and the segments"
             " near the percentile are unknown, so intervals assume independent requests."
         )
-    if len({run.form is RunForm.HISTOGRAMS for run in every}) > 1:
+    divisions = {run.division for run in every}
+    if len(divisions) > 1 and Division.HISTOGRAMS in divisions:
         yield (
             "Recordings divide a request into segments in another way than histograms, so segments"
             " are not compared."
+        )
+    if {Division.STEPS, Division.LAST_CALL} <= divisions:
+        yield (
+            "An earlier release of latspan divided only the last call of a request into segments,"
+            " so segments are not compared."
         )
     if len(before) + len(after) >= 3 and min(len(before), len(after)) == 1:
         yield "One side has a single run: its variation is taken from the other side."

@@ -24,6 +24,7 @@ class Cause(StrEnum):
     CLIENT_PREPARATION = "client_preparation"
     FRAMEWORK = "framework"
     RETRIEVAL = "retrieval"
+    SLOW_TOOL = "slow_tool"
     TOKENIZATION = "tokenization"
     PARSING = "parsing"
     AUTHENTICATION = "authentication"

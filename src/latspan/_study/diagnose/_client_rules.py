@@ -36,6 +36,7 @@ _STAGE_CAUSES: Final = {
         Cause.RETRIEVAL,
         "cache retrieved documents, or retrieve fewer of them, or in parallel",
     ),
+    Stage.TOOL: (Cause.SLOW_TOOL, "speed the tool up, cache its results, or start it earlier"),
     Stage.TOKENIZE: (Cause.TOKENIZATION, "tokenize once and cache the result"),
     Stage.PARSE: (Cause.PARSING, "parse less, or move parsing off the critical path"),
     Stage.AUTH: (Cause.AUTHENTICATION, "cache the result of the authentication"),
@@ -345,6 +346,7 @@ def own_code(facts: Facts) -> Finding | None:
     cause, lever = Cause.OWN_STAGE, f"shorten the stage '{leader.name}', or run it in parallel"
     if kind in STAGE_KINDS:
         cause, lever = _STAGE_CAUSES.get(Stage(kind), (cause, lever))
+    noun = "tool" if cause is Cause.SLOW_TOOL else "stage"
     where = f"slow requests spend {rounded_ms(leader.mean_ns)} in {leader.name}"
     typical = f"typical ones {rounded_ms(leader.typical_ns)}"
     if leader.name == SegmentName.PREPARE:
@@ -358,10 +360,10 @@ def own_code(facts: Facts) -> Finding | None:
         )
     return Finding(
         cause,
-        f"the stage '{leader.name}'",
+        f"the {noun} '{leader.name}'",
         lever,
         (f"{where}, {typical}",),
-        f"the stage '{leader.name}' is replaced by a constant and requests are as slow",
+        f"the {noun} '{leader.name}' is replaced by a constant and requests are as slow",
         (leader.name,),
     )
 

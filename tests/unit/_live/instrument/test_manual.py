@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 import latspan
+from latspan import semconv
 from latspan._live.instrument import open_call
 from latspan._live.operations import ModelCall
 from latspan._live.operations._enclosing import Scope, current_scope
@@ -130,6 +131,29 @@ def test_a_call_that_outlives_its_request_was_not_waited_for(
 
     assert _segments(_record(seen, Kind.REQUEST)) == [("application", 15)]
     assert _record(seen, Kind.CALL).duration_ns == 30 * MS
+
+
+def test_a_tool_is_a_stage_of_its_kind(clock: ManualClock, seen: Captured) -> None:
+    """As a block, as a decorator, and as a decorator with a name."""
+
+    @latspan.tool
+    def search() -> None:
+        clock.advance(4 * MS)
+
+    @latspan.tool("look_up")
+    def find() -> None:
+        clock.advance(6 * MS)
+
+    with latspan.request("answer"):
+        search()
+        find()
+        with latspan.tool("compute"):
+            clock.advance(8 * MS)
+
+    assert _segments(_record(seen, Kind.REQUEST)) == [("search", 4), ("look_up", 6), ("compute", 8)]
+    spans = {span.name: dict(span.attributes or {}) for span in seen.spans}
+    for name in ("search", "look_up", "compute"):
+        assert spans[name][semconv.LATSPAN_STAGE_KIND] == "tool"
 
 
 def test_stages_split_the_applications_time(clock: ManualClock, seen: Captured) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +12,8 @@ import pytest
 
 from latspan._base.clock import SystemClock
 from latspan._base.nanoseconds import NS_PER_MS
-from latspan._model.recording import Recorder, write_interval
+from latspan._model.recording import Recorder, RequestRecord, write_interval
+from latspan._model.segments import Kind
 from latspan._study.compare import (
     Judgement,
     Question,
@@ -68,6 +70,28 @@ def test_logs_answer_the_same_with_fewer_facts(tmp_path: Path) -> None:
     assert found.explanation is None
     assert [each.name for each in found.differences] == ["conditions"]
     assert any("Histograms have no single requests" in note for note in found.notes)
+
+
+def test_requests_of_an_earlier_release_are_compared_without_their_segments(tmp_path: Path) -> None:
+    """They had the segments of their last call only, also in a baseline; their durations count."""
+
+    def as_request(record: RequestRecord) -> RequestRecord:
+        return replace(record, kind=Kind.REQUEST)
+
+    (after,) = runs_in(recording(tmp_path / "after", 2, change=as_request))
+    folder = recording(tmp_path / "before", 1, change=as_request, factors={"decode": 2.0})
+    manifest = folder / "recording.json"
+    manifest.write_text(manifest.read_text().replace("recording/2", "recording/1"))
+    (before,) = runs_in(folder)
+    (kept,) = runs_of_baseline(baseline_document([before]), "kept.json")
+    for side in (before, kept):
+        found = compare([side], [after], P95)
+        assert found.rows
+        assert not any("segment" in each.name for each in found.rows)
+        assert found.explanation is None
+        assert any("segments are not compared" in note for note in found.notes)
+    (other,) = runs_in(recording(tmp_path / "other", 3, change=as_request))
+    assert any("segment" in each.name for each in compare([other], [after], P95).rows)
 
 
 def test_a_recording_is_compared_with_logs(tmp_path: Path) -> None:

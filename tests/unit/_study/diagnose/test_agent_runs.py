@@ -57,7 +57,8 @@ def test_a_slow_tool_is_named() -> None:
     )
 
     assert found.finding is not None
-    assert (found.finding.cause, found.finding.segments) == ("own_stage", ("search",))
+    assert (found.finding.cause, found.finding.segments) == ("slow_tool", ("search",))
+    assert "the tool 'search'" in found.sentence
 
 
 def test_the_facts_are_those_of_the_call_in_that_step() -> None:

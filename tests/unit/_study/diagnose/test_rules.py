@@ -48,6 +48,7 @@ def test_a_leading_segment_has_its_rule(segment: str, cause: str) -> None:
     ("kind", "cause"),
     [
         ("retrieve", "retrieval"),
+        ("tool", "slow_tool"),
         ("tokenize", "tokenization"),
         ("safety", "safety_check"),
         ("postprocess", "post_processing"),
