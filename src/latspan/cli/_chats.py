@@ -1,13 +1,15 @@
 """
-Chats of the demo: short questions, every tenth with a long prompt, the same in every run.
+Chats of the demo, and runs of its agent: the same in every run of the command.
 
-All prompts differ in their first words, so that no prefix cache hides the cost of processing a
+A chat is a short question; every tenth has a long prompt. A run of the agent is a chat that plans,
+two tools and a chat that answers; the first tool of every fourth run is slow. All prompts differ in their first words, so that no prefix cache hides the cost of processing a
 prompt.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack
@@ -25,7 +27,13 @@ OUTPUT_TOKENS: Final = 16
 LONG_EVERY: Final = 10
 """One chat in this many has a long prompt, which a slow core processes in about 7 s."""
 
+SLOW_EVERY: Final = 4
+"""One run of the agent in this many searches what is not cached."""
+
 _FIRST_LONG: Final = 3
+_SEARCH_S: Final = 0.06
+_SLOW_SEARCH_S: Final = 1.5
+_CALCULATION_S: Final = 0.02
 _LONG_WORDS: Final = 950
 _TIMEOUT_S: Final = 120.0
 
@@ -55,6 +63,38 @@ class Chat:
     prompt: str
     long: bool
 
+    def run(self, ask: Callable[[Chat], None]) -> None:
+        """Ask the model once."""
+        ask(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """
+    One run of an agent: a model call, the tools ``search`` and ``calculate``, and a second call.
+
+    Args:
+        plan: Chat that decides which tools to run.
+        answer: Chat that answers from their results.
+        slow: Whether the search takes 1.5 s, instead of 60 ms.
+    """
+
+    plan: Chat
+    answer: Chat
+    slow: bool
+
+    def run(self, ask: Callable[[Chat], None]) -> None:
+        """Run the agent as one request; the model is asked with ``ask``."""
+        import latspan
+
+        with latspan.request("agent"):
+            ask(self.plan)
+            with latspan.tool("search"):
+                time.sleep(_SLOW_SEARCH_S if self.slow else _SEARCH_S)
+            with latspan.tool("calculate"):
+                time.sleep(_CALCULATION_S)
+            ask(self.answer)
+
 
 class ModelServer(Protocol):
     """A running model server."""
@@ -70,8 +110,16 @@ def chats(number: int) -> tuple[Chat, ...]:
     return tuple(_chat(index) for index in range(number))
 
 
+def agent_runs(number: int) -> tuple[AgentRun, ...]:
+    """Return the first ``number`` runs of the demo's agent."""
+    return tuple(
+        AgentRun(_short(2 * index), _short(2 * index + 1), slow=index % SLOW_EVERY == SLOW_EVERY - 1)
+        for index in range(number)
+    )
+
+
 def send(
-    chats: Sequence[Chat],
+    work: Sequence[Chat | AgentRun],
     server: AbstractContextManager[ModelServer],
     *,
     concurrency: int,
@@ -80,18 +128,18 @@ def send(
     advance: Callable[[], None],
 ) -> list[Exception]:
     """
-    Start the server, send every chat, read every response to its end, and stop the server.
+    Start the server, do the work, read every response to its end, and stop the server.
 
     Args:
-        chats: Chats, in the order in which they are sent.
+        work: Chats or runs of the agent, in the order in which they begin.
         server: Model server; always stopped before this returns or raises.
-        concurrency: Maximum number of chats in flight, at least 1.
+        concurrency: Maximum number of them in flight, at least 1.
         headers: Returns the headers to add to a chat's request.
         started: Called once, when the server is ready and before the first chat.
-        advance: Called after each chat, on the caller's thread.
+        advance: Called after each of them, on the caller's thread.
 
     Returns:
-        Errors of the chats that failed.
+        Errors of those that failed.
 
     Raises:
         MissingExtraError: The package ``openai`` is not installed.
@@ -134,7 +182,7 @@ def send(
                         return
 
         try:
-            for future in as_completed([pool.submit(ask, chat) for chat in chats]):
+            for future in as_completed([pool.submit(each.run, ask) for each in work]):
                 error = future.exception()
                 if isinstance(error, Exception):
                     failures.append(error)
@@ -152,5 +200,9 @@ def _chat(index: int) -> Chat:
     if index % LONG_EVERY == _FIRST_LONG:
         notes = " ".join(words.choice(_WORDS) for _ in range(_LONG_WORDS))
         return Chat(f"{index}: {notes}. Sum up these notes in one sentence.", long=True)
+    return _short(index)
+
+
+def _short(index: int) -> Chat:
     topic = _TOPICS[index % len(_TOPICS)]
     return Chat(f"{index}: what should I know about {topic}? One sentence, please.", long=False)

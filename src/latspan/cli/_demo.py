@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._base.shown import address, foreign
 from latspan.cli._argument_types import counting_number
-from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, ModelServer, chats, send
+from latspan.cli._chats import (
+    LONG_EVERY,
+    OUTPUT_TOKENS,
+    SLOW_EVERY,
+    AgentRun,
+    Chat,
+    ModelServer,
+    agent_runs,
+    chats,
+    send,
+)
 from latspan.cli._command import Command
 from latspan.cli._console import output, print_message
 from latspan.cli._progress import progress
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
     from latspan._model.recording import Snapshot
 
 _SLOTS: Final = 2
+_CHATS_AT_A_TIME: Final = 4
 _NOTHING_TO_SHOW: Final = 4
 _LAST_EXPORT_S: Final = 10.0
 _NO_EXPORT_S: Final = 1.0
@@ -43,6 +54,9 @@ prompt of about 1,000 tokens; responses have at most {OUTPUT_TOKENS} tokens. The
   the one delay to fix; if numpy is missing or there are fewer than 20 chats,
   one sentence on what the slow requests spent their time on
 
+With --agent, each request is a run of an agent: a chat, the tools "search" and
+"calculate", and a second chat. One search in {SLOW_EVERY} is slow.
+
 40 chats take about a minute: 50 to 70 s on two cores of a virtual machine with
 other load. The report goes to stdout, progress to stderr. The server is stopped
 at the end, also after Ctrl-C."""
@@ -54,15 +68,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=counting_number,
         default=40,
         metavar="N",
-        help="chats to send (default: %(default)s); p99 needs 100",
+        help="chats, or runs of the agent (default: %(default)s); p99 needs 100",
     )
     parser.add_argument(
         "--concurrency",
         type=counting_number,
-        default=4,
         metavar="N",
-        help=f"chats at a time (default: %(default)s); the server processes {_SLOTS} at a time,"
-        " and the others queue",
+        help=f"how many at a time (default: {_CHATS_AT_A_TIME} chats, or {_SLOTS} runs); the server"
+        f" processes {_SLOTS} chats at a time, and the others queue",
+    )
+    parser.add_argument(
+        "--agent",
+        action="store_true",
+        help="run an agent with two tools instead of single chats",
     )
     parser.add_argument(
         "--otlp-endpoint",
@@ -83,7 +101,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     requests: int = arguments.requests
-    concurrency: int = arguments.concurrency
+    agent: bool = arguments.agent
+    concurrency: int = arguments.concurrency or (_SLOTS if agent else _CHATS_AT_A_TIME)
     endpoint: str | None = arguments.otlp_endpoint
     scripted: bool = arguments.scripted
     as_json: bool = arguments.json
@@ -104,7 +123,8 @@ def _run(arguments: argparse.Namespace) -> int:
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     delivered = False
     try:
-        failures = _send(requests, concurrency=concurrency, scripted=scripted)
+        work = agent_runs(requests) if agent else chats(requests)
+        failures = _send(work, concurrency=concurrency, scripted=scripted)
         snapshot = latspan.snapshot()
         if not _worth_showing(snapshot, requests, failures):
             return _NOTHING_TO_SHOW
@@ -118,8 +138,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]:
-    """Send the chats to a server that is stopped afterwards; return the errors."""
+def _send(
+    work: Sequence[Chat | AgentRun], *, concurrency: int, scripted: bool
+) -> list[Exception]:
+    """Do the work with a server that is stopped afterwards; return the errors."""
     import latspan
 
     # The version of a library is checked when it is imported.
@@ -131,13 +153,13 @@ def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]
         )
     server, name = _server(scripted=scripted)
     print_message(f"starting {name}")
-    with progress(requests, "chats") as advance:
+    with progress(len(work), _nouns(work)) as advance:
         return send(
-            chats(requests),
+            work,
             server,
             concurrency=concurrency,
             headers=_naming_the_script if scripted else _no_headers,
-            started=lambda: print_message(_plan(requests, concurrency)),
+            started=lambda: print_message(_plan(work, concurrency)),
             advance=advance,
         )
 
@@ -183,10 +205,18 @@ def _no_headers(chat: Chat) -> dict[str, str]:
     return {}
 
 
-def _plan(requests: int, concurrency: int) -> str:
-    long = sum(chat.long for chat in chats(requests))
+def _nouns(work: Sequence[Chat | AgentRun]) -> str:
+    return "agent runs" if isinstance(work[0], AgentRun) else "chats"
+
+
+def _plan(work: Sequence[Chat | AgentRun], concurrency: int) -> str:
+    at_a_time = f"{min(concurrency, len(work)):,} at a time"
+    if isinstance(work[0], AgentRun):
+        slow = sum(isinstance(each, AgentRun) and each.slow for each in work)
+        return f"running an agent {len(work):,} times, {at_a_time}; {slow:,} with a slow search"
+    long = sum(isinstance(each, Chat) and each.long for each in work)
     return (
-        f"sending {requests:,} streamed chats, {min(concurrency, requests):,} at a time;"
+        f"sending {len(work):,} streamed chats, {at_a_time};"
         f" {long:,} with a prompt of some 1,000 tokens"
     )
 
@@ -253,6 +283,7 @@ COMMAND: Final = Command(
             "latspan demo --otlp-endpoint http://localhost:4318",
             "the same, and send traces to Jaeger, Grafana Tempo or a Collector",
         ),
+        ("latspan demo --agent", "show the steps of an agent, and the tool that makes it slow"),
         ("latspan demo --scripted", "run for a few seconds, without a model"),
         (
             "latspan demo --json | jq -r .summary.sentence",

@@ -42,6 +42,8 @@ _APPLICATION: Final = (
     semconv.LATSPAN_APPLICATION_BETWEEN,
     semconv.LATSPAN_APPLICATION_AFTER,
 )
+_DIAGNOSED: Final = (semconv.LATSPAN_STAGE_KIND, *_APPLICATION)
+"""Attributes that a diagnosis needs; a record in memory has these alone, to be small."""
 
 
 class ObservedScope(NamedTuple):
@@ -268,9 +270,12 @@ def publish_scope(observed: ObservedScope, finished: FinishedScope, name: str | 
             children=segment_spans(_unseen(observed, finished), start_epoch_ns),
         )
     )
-    details: Mapping[str, object] = {}
-    if runtime.write_record is not None:
-        details = details_of({**finished.custom, **observed.started_with, **attributes})
+    known = {**finished.custom, **observed.started_with, **attributes}
+    details: Mapping[str, object] = (
+        {name: known[name] for name in _DIAGNOSED if name in known}
+        if runtime.write_record is None
+        else details_of(known)
+    )
     is_a_models = _is_a_models(observed, attributes)
     identity = observed.span.span_context
     runtime.record(

@@ -71,8 +71,8 @@ class RequestRecord:
         ratio: Fraction of the records that its recording kept when it was written, in (0, 1]; 1 if
             all were kept.
         details: Attributes of its span that the other fields do not repeat: those of the
-            application, and facts on the request and the response. Never content. Empty if records
-            are not written.
+            application, and facts on the request and the response. Never content. If records are
+            not written, only what a diagnosis of a request or stage needs.
         streamed: Whether the response was requested as a stream; for a request, whether a call
             inside it was. ``None`` if that is unknown, as in records of older releases, and for a
             request that ended before its first call.

@@ -33,6 +33,17 @@ class ReportedSegment(TypedDict):
     source: Source
 
 
+class ReportedStep(TypedDict):
+    """A call, a stage or an HTTP exchange inside a request; times are since its start."""
+
+    name: str
+    kind: Kind
+    start_ns: Count
+    end_ns: Annotated[Count | None, "null if it was open when the request ended"]
+    parent: Annotated[Count, "Number of the step that it began in, from 1; 0 if in none"]
+    merged: Annotated[Count, "Number of steps of this name that it stands for"]
+
+
 class ReportedTokens(TypedDict):
     """Token counts of a request; null if they are not known."""
 
@@ -49,6 +60,7 @@ class ReportedRequest(TypedDict):
     duration_ns: Count
     outcome: Outcome
     segments: list[ReportedSegment]
+    steps: Annotated[list[ReportedStep], "Steps of a request, in the order of their starts"]
     metrics: Annotated[dict[str, float | None], "Seconds, a count or a ratio, by metric"]
     tokens: ReportedTokens
 
@@ -112,9 +124,9 @@ def demo_document(
     snapshot: Snapshot, by: str | None = None, parts: Mapping[str, Snapshot] = MappingProxyType({})
 ) -> DemoDocument:
     """
-    Return the calls of a snapshot and their summary as plain data, ready for ``json.dumps``.
+    Return what users waited for, and its summary, as plain data that is ready for ``json.dumps``.
 
-    Without calls, they are the requests that the application opened, or else those that it served.
+    They are the requests that the application served, or else those that it opened, or else calls.
 
     Args:
         snapshot: Recorded data, with its records kept.
@@ -130,9 +142,8 @@ def demo_document(
 
 
 def _one(snapshot: Snapshot) -> _ReportedUnits:
-    calls = calls_in(snapshot)
-    others = (group_in(snapshot) for group_in in (requests_in, served_in))
-    group = calls if calls.total else next((each for each in others if each.total), calls)
+    groups = [group_in(snapshot) for group_in in (served_in, requests_in, calls_in)]
+    group = next((each for each in groups if each.total), groups[-1])
     return {
         "kind": group.kind,
         "requests": [_request(record) for record in group.records],
@@ -154,6 +165,17 @@ def _request(call: RequestRecord) -> ReportedRequest:
         "segments": [
             {"name": total.name, "duration_ns": total.duration_ns, "source": total.source}
             for total in call.segment_totals
+        ],
+        "steps": [
+            {
+                "name": step.name,
+                "kind": step.kind,
+                "start_ns": step.start_ns,
+                "end_ns": step.end_ns,
+                "parent": step.parent,
+                "merged": step.merged,
+            }
+            for step in call.steps
         ],
         "metrics": {
             metric.name: _single_value(call, metric)

@@ -152,8 +152,10 @@ def test_a_tool_is_a_stage_of_its_kind(clock: ManualClock, seen: Captured) -> No
 
     assert _segments(_record(seen, Kind.REQUEST)) == [("search", 4), ("look_up", 6), ("compute", 8)]
     spans = {span.name: dict(span.attributes or {}) for span in seen.spans}
+    stages = {each.name: each.details for each in seen.records if each.kind is Kind.STAGE}
     for name in ("search", "look_up", "compute"):
         assert spans[name][semconv.LATSPAN_STAGE_KIND] == "tool"
+        assert stages[name] == {semconv.LATSPAN_STAGE_KIND: "tool"}
 
 
 def test_stages_split_the_applications_time(clock: ManualClock, seen: Captured) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from latspan import Kind, Snapshot, Source
 from latspan._study.render.report_json import DEMO_SCHEMA, demo_document
 from latspan.integrations import Outcome
-from latspan.testing import RequestRecord
+from latspan.testing import RequestRecord, Step
 from support.schemas import validated
 
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
@@ -37,6 +38,7 @@ def test_the_document_of_one_unstreamed_call(
                     {"name": "send", "duration_ns": 1_000_000, "source": "measured"},
                     {"name": "server_wait", "duration_ns": 99_000_000, "source": "unknown"},
                 ],
+                "steps": [],
                 "metrics": {
                     "duration": 0.1,
                     "time_to_first_chunk": None,
@@ -153,6 +155,41 @@ def test_pieces_of_a_segment_are_summed_and_shares_add_up_to_one(
     }
     shares = [row["slow_share"] for row in json.loads(json.dumps(document))["summary"]["segments"]]
     assert abs(1 - sum(shares)) < 1e-9
+
+
+def test_requests_come_before_their_calls_and_have_their_steps(
+    call: Callable[..., RequestRecord], snapshot_of: TakeSnapshot
+) -> None:
+    """As in the report, which begins with what users waited for."""
+    pieces = [("search", 3, Source.MEASURED), ("application", 1, Source.MEASURED)]
+    request = replace(
+        call(pieces, kind=Kind.REQUEST),
+        steps=(Step("search", Kind.STAGE, 0, 3_000_000), Step("chat m", Kind.CALL, 1, None, 1)),
+        segment_steps=(1, 0),
+    )
+
+    document: Any = validated(demo_document(snapshot_of([call(pieces), request])))
+
+    assert document["kind"] == "request"
+    (shown,) = document["requests"]
+    assert shown["steps"] == [
+        {
+            "name": "search",
+            "kind": "stage",
+            "start_ns": 0,
+            "end_ns": 3_000_000,
+            "parent": 0,
+            "merged": 1,
+        },
+        {
+            "name": "chat m",
+            "kind": "call",
+            "start_ns": 1,
+            "end_ns": None,
+            "parent": 1,
+            "merged": 1,
+        },
+    ]
 
 
 def test_requests_without_calls_are_those_of_the_document(
