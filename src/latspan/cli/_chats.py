@@ -2,8 +2,8 @@
 Chats of the demo, and runs of its agent: the same in every run of the command.
 
 A chat is a short question; every tenth has a long prompt. A run of the agent is a chat that plans,
-two tools and a chat that answers; the first tool of every fourth run is slow. All prompts differ in their first words, so that no prefix cache hides the cost of processing a
-prompt.
+two tools and a chat that answers; the first tool of every fourth run is slow. All prompts differ in
+their first words, so that no prefix cache hides the cost of processing a prompt.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def chats(number: int) -> tuple[Chat, ...]:
 def agent_runs(number: int) -> tuple[AgentRun, ...]:
     """Return the first ``number`` runs of the demo's agent."""
     return tuple(
-        AgentRun(_short(2 * index), _short(2 * index + 1), slow=index % SLOW_EVERY == SLOW_EVERY - 1)
+        AgentRun(
+            _short(2 * index), _short(2 * index + 1), slow=index % SLOW_EVERY == SLOW_EVERY - 1
+        )
         for index in range(number)
     )
 

@@ -138,9 +138,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _send(
-    work: Sequence[Chat | AgentRun], *, concurrency: int, scripted: bool
-) -> list[Exception]:
+def _send(work: Sequence[Chat | AgentRun], *, concurrency: int, scripted: bool) -> list[Exception]:
     """Do the work with a server that is stopped afterwards; return the errors."""
     import latspan
 

@@ -17,7 +17,8 @@ from latspan._study.render.group import Group, by_name, calls_in, requests_in, s
 from latspan._study.render.layout import Printable, prose, shown, title
 from latspan._study.render.slow import median_of, sentence, slowest_of
 from latspan._study.render.smoothness import SmoothnessTable
-from latspan._study.render.tables import MetricsTable, SegmentsTable, TokensTable
+from latspan._study.render.steps import have_steps, stage_kinds
+from latspan._study.render.tables import MetricsTable, SegmentsTable, StepsTable, TokensTable
 
 if TYPE_CHECKING:
     from latspan._study.render.diagnosis import DiagnosisReport
@@ -154,6 +155,8 @@ class Report(Printable):
     def _tables(self, group: Group) -> Iterator[RenderableType]:
         if group.records:
             yield SegmentsTable(group)
+            if have_steps(group):
+                yield StepsTable(group, stage_kinds(self.snapshot))
         yield MetricsTable(group)
         if group.noun == "call" and group.records:
             yield SmoothnessTable(group, self.expected)

@@ -20,6 +20,7 @@ from latspan._model.units import TimeUnit, in_metric_unit
 from latspan._study.fields import Count
 from latspan._study.render.group import Group, calls_in, requests_in, served_in
 from latspan._study.render.slow import sentence, slowest_tenth
+from latspan._study.render.steps import stage_kinds, steps_by_name
 
 DEMO_SCHEMA: Final = "latspan.demo/1"
 """Kind and version of the document; a field that changes its meaning increments the version."""
@@ -76,6 +77,22 @@ class SegmentSummary(TypedDict):
     slow_share: Annotated[float | None, "Share of the time of the slowest tenth of the requests"]
 
 
+class StepSummary(TypedDict):
+    """Steps of all requests with one name."""
+
+    name: str
+    kind: Annotated[str, "call, http, stage, or the kind of the stage, such as tool"]
+    n: Annotated[Count, "Number of such steps"]
+    fewest: Annotated[Count, "Smallest number in a request that has one"]
+    most: Annotated[Count, "Largest number in a request"]
+    p50_ns: Annotated[Count | None, "Duration of whole steps"]
+    p95_ns: Count | None
+    p99_ns: Count | None
+    slow_share: Annotated[
+        float | None, "Share of the time of the slowest tenth, without steps inside it"
+    ]
+
+
 class MetricSummary(TypedDict):
     """A metric of all requests, in seconds, as a count or as a ratio."""
 
@@ -91,6 +108,7 @@ class ReportSummary(TypedDict):
     """All requests together."""
 
     segments: list[SegmentSummary]
+    steps: list[StepSummary]
     metrics: dict[str, MetricSummary]
     sentence: str
 
@@ -149,6 +167,7 @@ def _one(snapshot: Snapshot) -> _ReportedUnits:
         "requests": [_request(record) for record in group.records],
         "summary": {
             "segments": _segments(group),
+            "steps": _steps(group, stage_kinds(snapshot)),
             "metrics": {
                 metric.name: _metric(group.snapshot.metric(metric.name, kind=group.kind), metric)
                 for metric in LATENCY_METRICS.values()
@@ -218,6 +237,23 @@ def _segments(group: Group) -> list[SegmentSummary]:
                 }
             )
     return rows
+
+
+def _steps(group: Group, kinds: Mapping[str, str]) -> list[StepSummary]:
+    return [
+        {
+            "name": steps.name,
+            "kind": steps.kind,
+            "n": steps.total,
+            "fewest": min(steps.numbers),
+            "most": max(steps.numbers),
+            "p50_ns": steps.percentile_ns(50),
+            "p95_ns": steps.percentile_ns(95),
+            "p99_ns": steps.percentile_ns(99),
+            "slow_share": steps.share,
+        }
+        for steps in steps_by_name(group, kinds)
+    ]
 
 
 def _nanoseconds(values: Distribution, percentile: float) -> int | None:

@@ -1,5 +1,5 @@
 """
-Tables of a measurement: percentiles of segments and metrics, and tokens.
+Tables of a measurement: percentiles of segments, steps and metrics, and tokens.
 
 Every row shows its number of values, and a percentile with too few of them is replaced by the
 number it needs. Columns are as wide as their content: a number is never cut.
@@ -8,7 +8,7 @@ number it needs. Columns are as wide as their content: a number is never cut.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +30,7 @@ from latspan._model.units import milliseconds
 from latspan._study.render.group import Group
 from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, title
 from latspan._study.render.slow import slowest_tenth
+from latspan._study.render.steps import NamedSteps, steps_by_name
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import values_needed
 
@@ -51,6 +52,11 @@ _EXPLANATIONS: Final[dict[str, str]] = {
         "unattributed: no clock reading and no report of a server explains this time"
     ),
 }
+
+_OF_STEPS: Final = (
+    "percentiles are of whole steps; the share is the time that requests waited in the step itself,"
+    " without steps inside it"
+)
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
     TokenSource.PROVIDER: "the provider",
@@ -75,9 +81,7 @@ class SegmentsTable:
         del console
         group = self.group
         slowest = slowest_tenth(group.records)
-        one = len(slowest.slow) == 1
-        slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
-        whose = "slowest one's" if one else f"{slow}'s"
+        slow, whose = _slowest_in_words(group)
         values_of = group.snapshot.count(kind=group.kind)
         # The table of requests is made of the records, of which only the latest are kept.
         whose_values = (
@@ -99,24 +103,57 @@ class SegmentsTable:
             values = group.snapshot.segment(name, kind=group.kind)
             if not values.count():
                 continue
-            share = slowest.share(name)
-            bar = "" if share is None else "█" * round(share * _SHARE_BAR_WIDTH)
             rows.append(
                 (
                     Text(name, style=style_of(name)),
                     Text(f"{values.count():,}"),
                     *_percentiles(values),
                     Text(letters(values.sources)),
-                    Text.assemble(
-                        "—" if share is None else f"{percent(share):>5}",
-                        (f" {bar}" if bar else "", style_of(name)),
-                    ),
+                    _share_cell(slowest.share(name), name),
                 )
             )
         yield from aligned(rows, left=(0, 5, 6), options=options)
         for name, explanation in _EXPLANATIONS.items():
             if name in names:
                 yield prose(MARGIN + explanation, options, style=FAINT, hanging=len(MARGIN))
+
+
+@dataclass(frozen=True, slots=True)
+class StepsTable:
+    """
+    Table of the steps of requests by name: how many, how long, and their share of the time.
+
+    Args:
+        group: Requests, with their records.
+        kinds: Kind of each stage by its name.
+    """
+
+    group: Group
+    kinds: Mapping[str, str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title, the table, and what its columns mean."""
+        del console
+        slow, whose = _slowest_in_words(self.group)
+        yield title(
+            f"steps of {self.group.number}",
+            f"and their share of the {whose} time",
+            options=options,
+        )
+        rows = [heads("step", "kind", "n", "per request", *_PERCENTILE_HEADS, slow)]
+        rows += [
+            (
+                Text(steps.name, style=style_of(steps.name)),
+                Text(steps.kind),
+                Text(f"{steps.total:,}"),
+                Text(steps.per_request),
+                *(_step_cell(steps, percentile) for percentile in _PERCENTILES),
+                _share_cell(steps.share, steps.name),
+            )
+            for steps in steps_by_name(self.group, self.kinds)
+        ]
+        yield from aligned(rows, left=(0, 1, 7), options=options)
+        yield prose(MARGIN + _OF_STEPS, options, style=FAINT, hanging=len(MARGIN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +238,28 @@ def percentile_text(
     if low == high < math.inf or values.population is None:
         return Text(text_of(low))
     return Text(text_of_unknown(Bounds(low, high), text_of, values.population))
+
+
+def _share_cell(share: float | None, name: str) -> Text:
+    """Return a share of the slow requests' time with its bar, in the style of a name."""
+    if share is None:
+        return Text("—")
+    bar = "█" * round(share * _SHARE_BAR_WIDTH)
+    return Text.assemble(f"{percent(share):>5}", (f" {bar}" if bar else "", style_of(name)))
+
+
+def _slowest_in_words(group: Group) -> tuple[str, str]:
+    """Return the name of the slowest tenth of a group, and its genitive."""
+    number = len(slowest_tenth(group.records).slow)
+    slow = "slowest" if number == 1 else f"slowest {number:,}"
+    return slow, "slowest one's" if number == 1 else f"{slow}'s"
+
+
+def _step_cell(steps: NamedSteps, percentile: float) -> Text:
+    value_ns = steps.percentile_ns(percentile)
+    if value_ns is None:
+        return Text(needs(values_needed(percentile)), style=FAINT)
+    return Text(milliseconds(value_ns))
 
 
 def _percentiles(values: Distribution) -> Iterator[Text]:

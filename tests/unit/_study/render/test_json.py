@@ -80,6 +80,7 @@ def test_the_document_of_one_unstreamed_call(
                     "slow_share": 0.99,
                 },
             ],
+            "steps": [],
             "metrics": {
                 "duration": {"n": 1, **failed},
                 "time_to_first_chunk": {"n": 0, **failed},

@@ -19,6 +19,8 @@ from latspan._study.render.tables import MetricsTable, SegmentsTable, TokensTabl
 from latspan.integrations import Outcome
 from latspan.reports import Expectations, Report, Waterfall
 from latspan.testing import RequestRecord, Segment, TokenCounts
+from support.agent_runs import model, thinking, tool
+from support.agent_runs import records as agent_runs
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -43,6 +45,28 @@ def test_the_whole_report_of_forty_calls(
     expected = (GOLDEN / f"forty_calls_{width}.txt").read_text(encoding="utf-8")
 
     assert expected == drawn(Report(snapshot_of(forty_calls)), width=width)
+
+
+def test_requests_of_several_steps_have_a_table_of_them(snapshot_of: TakeSnapshot) -> None:
+    """By name, with the kind of a stage, and with the time that the slowest run waited in them."""
+    quick = [model(decode=100), tool("search", 50), tool("search", 50), model(decode=100)]
+    slow = [model(decode=100), tool("search", 700), model(decode=100), thinking(100)]
+
+    report = drawn(Report(snapshot_of(agent_runs([slow, *[quick] * 9]))))
+
+    _, _, table = report.partition(
+        "steps of 10 requests, and their share of the slowest one's time\n"
+    )
+    assert [" ".join(line.split()) for line in table.splitlines()[:3]] == [
+        "step kind n per request p50 p95 p99 slowest",
+        "chat m call 20 2 100.0 ms 100.0 ms needs 100 20 % ██",
+        "search tool 19 1 to 2 50.0 ms needs 20 needs 100 70 % ██████",
+    ]
+
+
+def test_requests_of_one_step_have_no_such_table(snapshot_of: TakeSnapshot) -> None:
+    """The tables of their segments and of the calls show the same."""
+    assert "steps of" not in drawn(Report(snapshot_of(agent_runs([[model(decode=100)]] * 3))))
 
 
 @pytest.mark.parametrize("width", [80, 120])
