@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import pytest
 from latspan.cli import main
 from latspan.testing import Script, ScriptedServer
 from support.backends import Backends, eventually
+from support.stillness import when_still
 
 pytest.importorskip("rich", reason="the extra study is not installed")
 pytest.importorskip("openai", reason="the openai client is not installed")
@@ -78,11 +80,15 @@ FAULTS: Final[dict[str, Sequence[Script]]] = {
 
 
 def record(fault: str, backends: Backends, folder: Path) -> Path:
-    """Run a program with a fault, which sends traces of its requests; return their recording."""
+    """
+    Run a program with a fault, which sends traces of its requests; return their recording.
+
+    The name of the service is that of the folder.
+    """
     with ScriptedServer(list(FAULTS[fault])) as server:
         subprocess.run(
             [
-                *(sys.executable, "-c", PROGRAM, backends.otlp_url, f"shop-{fault}"),
+                *(sys.executable, "-c", PROGRAM, backends.otlp_url, folder.name),
                 *(str(folder), server.base_url, fault, str(REQUESTS)),
             ],
             check=True,
@@ -93,13 +99,24 @@ def record(fault: str, backends: Backends, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def recordings(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The recording of each fault, two programs at a time, because most of it is waiting."""
+    """
+    The recording of each fault, two programs at a time, because most of it is waiting.
+
+    Other programs would make streams stall, and only a recording has single gaps.
+    """
     folder = tmp_path_factory.mktemp("recordings")
-    with ThreadPoolExecutor(2) as threads:
-        running = {
-            fault: threads.submit(record, fault, backends, folder / fault) for fault in FAULTS
-        }
-        return {fault: made.result() for fault, made in running.items()}
+    takes = count(1)
+
+    def take() -> dict[str, Path]:
+        number = next(takes)
+        with ThreadPoolExecutor(2) as threads:
+            running = {
+                fault: threads.submit(record, fault, backends, folder / f"shop-{fault}-{number}")
+                for fault in FAULTS
+            }
+            return {fault: made.result() for fault, made in running.items()}
+
+    return when_still(take)
 
 
 @pytest.fixture
@@ -148,7 +165,7 @@ def test_a_fault_has_the_same_cause(
 
     def look() -> dict[str, Any]:
         try:
-            return diagnosed(url, "--service", f"shop-{fault}")
+            return diagnosed(url, "--service", recordings[fault].name)
         except json.JSONDecodeError:
             # The backend does not have the service yet.
             return {"units": 0}

@@ -20,6 +20,7 @@ import pytest
 from latspan._model.goals import Arrivals, Change, QualityCheck, TrafficProfile, toml_of
 from latspan.testing import PayloadPart, Script, ScriptedServer
 from support.loops import chat
+from support.measuring import skip_if_disturbed
 from support.schemas import validated
 from support.switches import switch, write_switch
 
@@ -95,8 +96,7 @@ def _verified(
             text=True,
         )
     found: dict[str, Any] = validated(json.loads(done.stdout)) if done.stdout else {}
-    if "the generator was" in found.get("sentence", ""):
-        pytest.skip("other programs disturbed the load generator")
+    skip_if_disturbed(found, done.stderr)
     return done.returncode, found, done.stderr
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,8 @@ from latspan.testing import ScriptedServer, ServedRequest
 _DEADLINE_S: Final = 120
 _ATTEMPTS: Final = 4
 _DISTURBED: Final = {"dispatch_lag", "loop_lag", "rate_not_reached", "generator_busy"}
+_OF_A_DISTURBED_GENERATOR: Final = ("requests were sent", "the generator was", "the generator used")
+"""Texts of these caveats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,20 @@ def when_valid(take: Callable[[int], Measured]) -> Measured:
         if not names & _DISTURBED:
             return done
     pytest.skip("other programs disturbed the load generator each time")
+
+
+def skip_if_disturbed(document: Mapping[str, Any], errors: str) -> None:
+    """
+    Skip the test if a verification has no verdict because the generator was disturbed.
+
+    Args:
+        document: The JSON document of ``latspan verify``; empty if it ended with an error, as it
+            does if a run is still invalid after all repetitions.
+        errors: Its messages.
+    """
+    reason = document.get("sentence", errors.rpartition("\nerror: ")[2])
+    if any(text in reason for text in _OF_A_DISTURBED_GENERATOR):
+        pytest.skip(f"other programs disturbed the load generator: {reason.splitlines()[0]}")
 
 
 def _environment(variables: dict[str, str]) -> dict[str, str]:

@@ -247,6 +247,47 @@ def retries(facts: Facts) -> Finding | None:
     )
 
 
+def many_steps(facts: Facts) -> Finding | None:
+    """
+    Return the finding that the number of calls explains the difference, not their length.
+
+    Further calls are expected to take as long as a call of a typical request.
+    """
+    table, attribution = facts.table, facts.attribution
+    slow, typical = facts.means(table.chains.astype(float))
+    if not (attribution.by_excess and typical > 0 and slow >= _MANY * typical):
+        return None
+    names = [name for name in table.names if name in _OF_CALLS]
+    _, in_calls_ns = facts.means(np.sum([table.segment(name) for name in names], axis=0))
+    further_ns = (slow - typical) * in_calls_ns / typical
+    explained = further_ns / (attribution.tail_ns - attribution.typical_ns)
+    if explained < _MOST:
+        return None
+    return Finding(
+        Cause.MANY_STEPS,
+        f"slow requests make {slow:.1f} calls one after another, and typical ones {typical:.1f},"
+        f" which explains {percent(min(explained, 1.0))} of the difference",
+        _FEWER_CALLS,
+        (f"a call of a typical request takes {rounded_ms(in_calls_ns / typical)}",),
+        "requests with as many calls are not slow",
+        tuple(names),
+    )
+
+
+_OF_CALLS: Final = frozenset(SegmentName) - {
+    *(SegmentName.DISPATCH_LAG, SegmentName.APPLICATION, SegmentName.CALL),
+    *(SegmentName.EVENT_LOOP, SegmentName.UNATTRIBUTED),
+}
+"""Segments of calls."""
+
+_MOST: Final = 0.5
+"""Fraction of the difference from which the number of calls explains it."""
+
+_FEWER_CALLS: Final = (
+    "limit the number of calls, or end the request when further ones no longer help"
+)
+
+
 def call_chain(facts: Facts) -> Finding | None:
     """Return the finding on the calls of a request that run one after another."""
     table, leader = facts.table, facts.leader
@@ -266,7 +307,7 @@ def call_chain(facts: Facts) -> Finding | None:
         return Finding(
             Cause.MANY_STEPS,
             "slow requests make more calls than typical ones",
-            "limit the number of calls, or end the request when further ones no longer help",
+            _FEWER_CALLS,
             tuple(evidence),
             "requests with as many calls are not slow",
             (leader.name,),

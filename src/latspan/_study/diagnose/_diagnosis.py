@@ -388,7 +388,7 @@ def _above(value_ns: float) -> str:
     return f"{math.ceil(value_ns / digit) * digit / NS_PER_MS:g} ms"
 
 
-_WHATEVER_LEADS: Final = frozenset({Cause.COLD_START, Cause.SLOW_GROUP})
+_WHATEVER_LEADS: Final = frozenset({Cause.COLD_START, Cause.SLOW_GROUP, Cause.MANY_STEPS})
 """Causes that explain the tail whichever segment leads."""
 
 

@@ -87,7 +87,7 @@ _IN_MODEL_SERVER: Final = {
 
 def explain(facts: Facts) -> Finding | None:
     """Return the finding of the first rule that matches; ``None`` if the segment has no rule."""
-    for of_all in (slow_group, cold_start, overtaken_group):
+    for of_all in (slow_group, cold_start, overtaken_group, client.many_steps):
         finding = of_all(facts)
         if finding is not None:
             return finding

@@ -108,18 +108,40 @@ def test_a_delay_that_is_spread_over_calls_is_no_chain() -> None:
 
 
 def test_more_calls_than_usual_are_many_steps() -> None:
+    """Although no segment of theirs has most of the time."""
     found = diagnosed(
         [
-            [model(prefill=10, decode=40) for _ in range(12 if is_slow(number) else 3)]
+            [
+                model(connect=10, send=10, prefill=10, network=10, decode=10)
+                for _ in range(12 if is_slow(number) else 3)
+            ]
             for number in range(RUNS)
         ]
     )
 
     assert found.finding is not None
     assert found.finding.cause == "many_steps"
-    assert found.finding.evidence[0] == (
-        "slow requests make 12 calls one after another, typical ones 3"
+    assert found.sentence == (
+        "At p95 duration, slow requests make 12.0 calls one after another, and typical ones 3.0,"
+        " which explains 100 % of the difference."
     )
+    assert found.finding.evidence[0] == "a call of a typical request takes 50.0 ms"
+
+
+def test_more_calls_that_are_longer_are_not_many_steps() -> None:
+    """Six calls that wait 300 ms each, instead of three that wait 5 ms: the queue is the cause."""
+    found = diagnosed(
+        [
+            [
+                model(queue=300 if is_slow(number) else 5, prefill=10, decode=40)
+                for _ in range(6 if is_slow(number) else 3)
+            ]
+            for number in range(RUNS)
+        ]
+    )
+
+    assert found.finding is not None
+    assert found.finding.cause == "under_capacity"
 
 
 @pytest.mark.parametrize(
