@@ -42,7 +42,7 @@ _APPLICATION: Final = (
     semconv.LATSPAN_APPLICATION_BETWEEN,
     semconv.LATSPAN_APPLICATION_AFTER,
 )
-_DIAGNOSED: Final = (semconv.LATSPAN_STAGE_KIND, *_APPLICATION)
+_DIAGNOSED: Final = (semconv.LATSPAN_STAGE_KIND, semconv.LATSPAN_PATH_INFERRED, *_APPLICATION)
 """Attributes that a diagnosis needs; a record in memory has these alone, to be small."""
 
 

@@ -13,7 +13,7 @@ from latspan._base.log import warn_once
 from latspan._live.instrument import ScopeManager, error_type_of, outcome_of, scope_entering
 from latspan._live.operations import Handoff, LocalScope, attached, handoff_here
 from latspan._live.process.runtime import current_runtime
-from latspan._live.stages._stage import kind_of
+from latspan._live.stages._stage import kind_of, unambiguous
 from latspan._model.segments import Kind, Outcome
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def batch(
     )
     if len(known) < len(handoffs):
         warn_once("batch: an item that is not the result of latspan.handoff() has no stage")
-    return ScopeManager(partial(_begin, name, known, kind_of(kind), window_s))
+    return ScopeManager(partial(_begin, unambiguous(name, kind), known, kind_of(kind), window_s))
 
 
 def _begin(

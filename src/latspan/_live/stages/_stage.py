@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from latspan import semconv
+from latspan._base.text import text_of
 from latspan._live.instrument import OpenScope, OperationScope, ScopeManager, named_scope
-from latspan._model.segments import STAGE_KINDS, Kind, Stage
+from latspan._model.segments import STAGE_KINDS, Kind, SegmentName, Stage
 from latspan.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def stage(name: Any, *, kind: str | None = None) -> Any:
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    attributes = kind_of(kind)
-    return named_scope(name, lambda name: OperationScope(Kind.STAGE, name, attributes))
+    return _stage_of(name, kind)
 
 
 @overload
@@ -63,8 +63,33 @@ def tool(name: Any) -> Any:
     Returns:
         A context manager and decorator; the value of the ``with`` statement is the open stage.
     """
-    attributes = kind_of(Stage.TOOL)
-    return named_scope(name, lambda name: OperationScope(Kind.STAGE, name, attributes))
+    return _stage_of(name, Stage.TOOL)
+
+
+def _stage_of(name: Any, kind: str | None) -> Any:
+    attributes = kind_of(kind)
+    return named_scope(
+        name, lambda name: OperationScope(Kind.STAGE, unambiguous(name, kind), attributes)
+    )
+
+
+def unambiguous(name: str, kind: str | None) -> str:
+    """
+    Return the name of a stage that no segment of another kind has.
+
+    A tool that is called ``decode`` is ``decode (tool)``: the times of segments with one name add
+    up, and ``decode`` is that of the calls.
+
+    Args:
+        name: Name that the application gave.
+        kind: Kind that it gave; ``None`` if the name is the kind.
+    """
+    name = text_of(name)
+    return f"{name} ({kind})" if kind not in (None, name) and name in _TAKEN else name
+
+
+_TAKEN: Final = frozenset(map(str, SegmentName)) | STAGE_KINDS
+"""Names of segments that a stage of another kind does not have."""
 
 
 def kind_of(kind: str | None) -> dict[str, AttributeValue]:

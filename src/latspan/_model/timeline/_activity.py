@@ -43,7 +43,7 @@ class Activity:
             to have run on the event loop; ``None`` if unknown.
         done_other_ns: The same for its end.
         merged: Number of activities that were merged into this one; ``None`` if it is a single one.
-        is_inferred: Whether its place among the others is not known, because it was merged.
+        inferred_ns: Time of it that is inferred: its place among the others is not known.
         children: Activities that began inside it, in the order in which they were opened.
     """
 
@@ -60,7 +60,7 @@ class Activity:
     start_other_ns: int | None = None
     done_other_ns: int | None = None
     merged: int | None = None
-    is_inferred: bool = False
+    inferred_ns: int = 0
     children: list[Inside] = field(default_factory=list["Inside"])
 
     @property

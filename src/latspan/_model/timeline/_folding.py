@@ -97,7 +97,7 @@ def folded(
     window = Activity(node.kind, node.name, begin_ns, end_ns, children=list(ended))
     path = path_of(window, end_ns, keeps_open=False)
     sums = {id(window): _Sum()}
-    for activity, parent, _ in path.inside:
+    for activity, parent, *_ in path.inside:
         name = (activity.kind, activity.name, activity.source)
         held = sums[id(parent)].inside.setdefault(name, _Sum())
         held.add(activity)
@@ -111,36 +111,54 @@ def folded(
         else:
             held.own_ns += piece.end_ns - piece.begin_ns
     laid = _laid(sums[id(window)], begin_ns)
+    left_ns = end_ns - begin_ns if is_inferred else path.inferred_ns
     for activity in laid:
-        activity.is_inferred = is_inferred
+        activity.inferred_ns = min(left_ns, (activity.done_ns or 0) - activity.start_ns)
+        left_ns -= activity.inferred_ns
     return laid
 
 
 def _laid(within: _Sum, begin_ns: int) -> list[Activity]:
     """Return the activities inside one, end to end."""
+    lengths = _lengths(within)
     laid: list[Activity] = []
-    for (kind, name, source), held in within.inside.items():
-        children = _laid(held, begin_ns)
-        inside_ns = sum((child.done_ns or 0) - child.start_ns for child in children)
-        length_ns = inside_ns + held.own_ns + sum(held.segments.values())
-        first_ns, first_source = min(held.visible, default=(None, Source.MEASURED))
-        laid.append(
-            Activity(
+    # A stack instead of recursion: stages may be nested deeper than Python's stack.
+    todo: list[tuple[_Sum, int, Activity | None]] = [(within, begin_ns, None)]
+    while todo:
+        each, at_ns, around = todo.pop()
+        for (kind, name, source), held in each.inside.items():
+            first_ns, first_source = min(held.visible, default=(None, Source.MEASURED))
+            activity = Activity(
                 kind,
                 name,
-                begin_ns,
-                begin_ns + length_ns,
+                at_ns,
+                at_ns + lengths[id(held)],
                 source=source,
                 segments=_end_to_end(held),
                 first_visible_ns=first_ns,
                 first_visible_source=first_source,
                 streamed=held.streamed,
                 merged=held.count,
-                children=list(children),
             )
-        )
-        begin_ns += length_ns
+            if around is None:
+                laid.append(activity)
+            else:
+                around.children.append(activity)
+            todo.append((held, at_ns, activity))
+            at_ns += lengths[id(held)]
     return laid
+
+
+def _lengths(within: _Sum) -> dict[int, int]:
+    """Return the time in the activities of each sum, with those inside them, by its identity."""
+    order = [within]
+    for each in order:
+        order += each.inside.values()
+    lengths: dict[int, int] = {}
+    for each in reversed(order):
+        inside_ns = sum(lengths[id(held)] for held in each.inside.values())
+        lengths[id(each)] = inside_ns + each.own_ns + sum(each.segments.values())
+    return lengths
 
 
 def _end_to_end(held: _Sum) -> tuple[Segment, ...]:

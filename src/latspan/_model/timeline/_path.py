@@ -12,9 +12,15 @@ that one (a task begun in a stage, and awaited after it) belongs to the innermos
 that it does not outlive: it neither wins inside the stage, nor is it the request's own time.
 
 **What counts.** If a request ended by itself, it did not wait for what was still open then; in a
-request that was cut, that counts up to the end. An activity that was itself cancelled or closed
-early counts only where nothing else was waited for: so the loser of a race is not on the path, and
-a call that was given up after 5 s, before a fallback, keeps its 5 s.
+request that was cut, that counts up to the end. Two kinds of activities count only where nothing
+else was waited for. One that was itself cancelled or closed early: so the loser of a race is not on
+the path, and a call that was given up after 5 s, before a fallback, keeps its 5 s. And one that
+ended inside an activity that was open when the request ended: the stage of a producer, which ends
+just after its last result was read, does not hide the work in it.
+
+**Consumers.** While an application handles a chunk of a stream, it does not wait for the stream. So
+the parts ``consumer`` of a call count only where no other activity with the same parent is open: a
+tool that runs in the loop over a stream has its time.
 
 **Certainty.** Instants do not show which activities the request waited for. Where two activities
 with the same parent were open, the path is inferred.
@@ -27,15 +33,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from latspan._model.segments import Source
+from latspan._model.segments import SegmentName, Source
 from latspan._model.timeline._activity import Activity, as_activity
 
 Interval = tuple[int, int]
 """Begin and end, monotonic nanoseconds."""
 
 
-_Around = tuple[tuple[Activity, int], ...]
-"""Activities around one, and their ends, the innermost last."""
+class _Around(NamedTuple):
+    """
+    Activity around another one.
+
+    Args:
+        activity: The activity.
+        end_ns: Its end; ``None`` if it was open when the request ended by itself.
+        outer: The activity around it; ``None`` for the request.
+    """
+
+    activity: Activity
+    end_ns: int | None
+    outer: _Around | None
 
 
 class Piece(NamedTuple):
@@ -62,11 +79,13 @@ class Inner(NamedTuple):
         parent: The activity in which it began.
         end_ns: Its end, at most that of the request; ``None`` if it was open when the request
             ended by itself.
+        owner: The activity to which it belongs; ``parent`` if it was open.
     """
 
     activity: Activity
     parent: Activity
     end_ns: int | None
+    owner: Activity
 
 
 class Path(NamedTuple):
@@ -86,18 +105,26 @@ class Path(NamedTuple):
 
 class _Bounded(NamedTuple):
     """
-    Activity that is part of what an activity waited for.
+    Activity, or a part of one, that is part of what an activity waited for.
+
+    The order is that in which open ones are waited for.
 
     Args:
-        start_ns: Its start, monotonic nanoseconds.
+        yields: Whether it is a part in which it yields to every other activity.
+        start_ns: Start of the activity, monotonic nanoseconds.
         opened: Number of activities that precede it in the tree.
-        end_ns: Its end, at most that of the request.
+        begin_ns: Begin of the part.
+        end_ns: End of the part, at most that of the request.
+        counts_last: Whether it counts only where nothing else was waited for.
         activity: The activity.
     """
 
+    yields: bool
     start_ns: int
     opened: int
+    begin_ns: int
     end_ns: int
+    counts_last: bool
     activity: Activity
 
 
@@ -116,22 +143,21 @@ def path_of(root: Activity, until_ns: int, *, keeps_open: bool) -> Path:
     # A stack instead of recursion: a chain of activities may be deeper than Python's stack.
     todo = [(root, root.start_ns, until_ns, False)]
     while todo:
-        node, begin_ns, end_ns, with_cut = todo.pop()
-        eligible = [each for each in waited.get(id(node), ()) if each.activity.was_cut is with_cut]
+        node, begin_ns, end_ns, is_last = todo.pop()
+        eligible = [each for each in waited.get(id(node), ()) if each.counts_last is is_last]
         if len(eligible) > 1:
+            eligible = [part for each in eligible for part in _parts(each)]
             inferred += _overlapping(eligible, begin_ns, end_ns)
         for child, low_ns, high_ns in _walk(eligible, begin_ns, end_ns):
             if child is not None:
                 todo.append((child, low_ns, high_ns, False))
-                if child.is_inferred:
-                    inferred.append((low_ns, high_ns))
-            elif with_cut:
+                if child.inferred_ns:
+                    inferred.append((low_ns, min(high_ns, low_ns + child.inferred_ns)))
+            elif is_last:
                 pieces.append(Piece(low_ns, high_ns, node))
             else:
-                # What was cut counts only where nothing else was waited for.
                 todo.append((node, low_ns, high_ns, True))
-    pieces.sort(key=_begin)
-    return Path(pieces, sum(end - begin for begin, end in _union(inferred)), inside)
+    return Path(_joined(pieces), sum(end - begin for begin, end in _union(inferred)), inside)
 
 
 def clipped(piece: Piece) -> Iterator[tuple[int, int, str, Source]]:
@@ -152,6 +178,17 @@ def clipped(piece: Piece) -> Iterator[tuple[int, int, str, Source]]:
         yield cursor_ns, until_ns, call.own_name, call.own_source
 
 
+def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return the pieces in the order of time, adjacent ones of one owner as one."""
+    joined: list[Piece] = []
+    for piece in sorted(pieces, key=_begin):
+        if joined and joined[-1].owner is piece.owner:
+            joined[-1] = joined[-1]._replace(end_ns=piece.end_ns)
+        else:
+            joined.append(piece)
+    return joined
+
+
 def _begin(piece: Piece) -> int:
     return piece.begin_ns
 
@@ -163,12 +200,11 @@ def _inside(
     inside: list[Inner] = []
     waited: dict[int, list[_Bounded]] = {}
     opened = count()
-    # The ends of the activities around each one, the innermost last; without an end, an activity
-    # was not waited for, and neither was anything in it.
-    todo: list[tuple[Activity, _Around]] = [(root, ((root, until_ns),))]
+    todo = [_Around(root, until_ns, None)]
     while todo:
-        node, around = todo.pop()
-        deeper: list[tuple[Activity, _Around]] = []
+        around = todo.pop()
+        node = around.activity
+        deeper: list[_Around] = []
         # A copy: another thread may fold the children meanwhile.
         for child in map(as_activity, node.children.copy()):
             if child is None:
@@ -176,34 +212,80 @@ def _inside(
             end_ns = child.done_ns
             if end_ns is None or end_ns > until_ns:
                 end_ns = until_ns if keeps_open else None
-            inside.append(Inner(child, node, end_ns))
-            around_child: _Around = ()
-            if end_ns is not None and around:
-                owner = next(each for each, its_end_ns in reversed(around) if end_ns <= its_end_ns)
-                bounded = _Bounded(child.start_ns, next(opened), end_ns, child)
-                waited.setdefault(id(owner), []).append(bounded)
-                around_child = (*around, (child, end_ns))
+            owner = node
+            if end_ns is not None:
+                owner, is_in_open = _owner(around, end_ns)
+                start_ns = child.start_ns
+                waited.setdefault(id(owner), []).append(
+                    _Bounded(
+                        yields=False,
+                        start_ns=start_ns,
+                        opened=next(opened),
+                        begin_ns=start_ns,
+                        end_ns=end_ns,
+                        counts_last=child.was_cut or is_in_open,
+                        activity=child,
+                    )
+                )
+            inside.append(Inner(child, node, end_ns, owner))
             if child.children:
-                deeper.append((child, around_child))
+                deeper.append(_Around(child, end_ns, around))
         # The stack returns the last one first.
         todo += reversed(deeper)
     return inside, waited
+
+
+def _owner(around: _Around, end_ns: int) -> tuple[Activity, bool]:
+    """
+    Return the activity to which one with that end belongs, and whether an open one is between.
+
+    An open activity was not waited for, so what ended inside it belongs to one around it.
+    """
+    is_in_open = False
+    each: _Around | None = around
+    while each is not None:
+        if each.end_ns is None:
+            is_in_open = True
+        elif end_ns <= each.end_ns:
+            return each.activity, is_in_open
+        each = each.outer
+    raise ValueError("an activity ends after the request")
+
+
+def _parts(bounded: _Bounded) -> Iterator[_Bounded]:
+    """Yield the parts of a call that are ``consumer``, and those between them; else the whole."""
+    call = bounded.activity
+    begin_ns = bounded.begin_ns
+    for name, start_ns, end_ns, _ in call.segments:
+        if name == SegmentName.CONSUMER:
+            low_ns = min(call.start_ns + start_ns, bounded.end_ns)
+            high_ns = min(call.start_ns + end_ns, bounded.end_ns)
+            if begin_ns < low_ns:
+                yield bounded._replace(begin_ns=begin_ns, end_ns=low_ns)
+            if low_ns < high_ns:
+                yield bounded._replace(yields=True, begin_ns=low_ns, end_ns=high_ns)
+            begin_ns = high_ns
+    if begin_ns < bounded.end_ns or begin_ns == bounded.begin_ns:
+        yield bounded._replace(begin_ns=begin_ns)
 
 
 def _walk(
     children: Sequence[_Bounded], begin_ns: int, until_ns: int
 ) -> Iterator[tuple[Activity | None, int, int]]:
     """Yield who was waited for, from the end backwards; ``None`` for the activity itself."""
-    by_end = sorted((each for each in children if each.start_ns < each.end_ns), key=_end)
+    by_end = sorted((each for each in children if each.begin_ns < each.end_ns), key=_end)
     opened: list[_Bounded] = []
     cursor_ns = until_ns
     while cursor_ns > begin_ns:
         while by_end and by_end[-1].end_ns >= cursor_ns:
             heapq.heappush(opened, by_end.pop())
-        if opened and opened[0].start_ns < cursor_ns:
-            child, low_ns = opened[0].activity, max(opened[0].start_ns, begin_ns)
-        else:
-            child, low_ns = None, max(by_end[-1].end_ns, begin_ns) if by_end else begin_ns
+        while opened and opened[0].begin_ns >= cursor_ns:
+            heapq.heappop(opened)
+        child, low_ns = None, begin_ns
+        if opened:
+            child, low_ns = opened[0].activity, max(opened[0].begin_ns, begin_ns)
+        if by_end and (not opened or opened[0].yields):
+            low_ns = max(low_ns, by_end[-1].end_ns)
         yield child, low_ns, cursor_ns
         cursor_ns = low_ns
 
@@ -216,8 +298,8 @@ def _overlapping(children: Iterable[_Bounded], begin_ns: int, end_ns: int) -> It
     """Yield the intervals in which at least two activities were open."""
     edges: list[Interval] = []
     for child in children:
-        low_ns, high_ns = max(child.start_ns, begin_ns), min(child.end_ns, end_ns)
-        if low_ns < high_ns:
+        low_ns, high_ns = max(child.begin_ns, begin_ns), min(child.end_ns, end_ns)
+        if low_ns < high_ns and not child.yields:
             edges += ((low_ns, 1), (high_ns, -1))
     edges.sort()
     running, since_ns = 0, begin_ns

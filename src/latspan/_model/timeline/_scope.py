@@ -230,12 +230,12 @@ def _steps(inside: Sequence[Inner], root: Activity) -> tuple[tuple[Step, ...], d
     for number, (_, inner) in enumerate(ordered, start=1):
         numbers[id(inner.activity)] = number
     parents: dict[int, int] = {}
-    for activity, parent, _ in inside:
-        # Each activity comes after the one that it is in.
+    for activity, parent, _, owner in inside:
+        # Each activity comes after those around it.
         parents[id(activity)] = numbers[id(parent)]
-        numbers.setdefault(id(activity), numbers[id(parent)])
+        numbers.setdefault(id(activity), numbers[id(owner)])
     steps: list[Step] = []
-    for kind, (activity, _, end_ns) in ordered:
+    for kind, (activity, _, end_ns, _) in ordered:
         begin_ns = max(0, activity.start_ns - root.start_ns)
         until_ns = None if end_ns is None else max(begin_ns, end_ns - root.start_ns)
         count = 1 if activity.merged is None else activity.merged

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isnan
 
-from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.goals import BUDGET_COMPONENTS, Budget
 from latspan._model.segments import SegmentName
 from latspan._study.diagnose._facts import Facts
@@ -62,8 +61,7 @@ def budget_rows(budget: Budget, facts: Facts) -> tuple[BudgetRow, ...]:
     for name, each in BUDGET_COMPONENTS.items():
         if each.application is None or own not in others:
             continue
-        part_s = facts.table.number(f"application_{each.application}_s")
-        part_ns = facts.means(part_s * NS_PER_S)[0]
+        part_ns = facts.means(facts.table.application_ns(each.application))[0]
         if not isnan(part_ns):
             moved_ns = min(part_ns, others[own])
             actual[name] += moved_ns

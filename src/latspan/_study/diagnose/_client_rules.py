@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from latspan._base.nanoseconds import NS_PER_S
-from latspan._model.segments import STAGE_KINDS, SegmentName, Stage, host_of_exchange
+from latspan._model.segments import STAGE_KINDS, Kind, SegmentName, Stage, host_of_exchange
 from latspan._model.text import percent
 from latspan._model.units import rounded_ms
 from latspan._study.diagnose._cause import Cause
@@ -249,28 +248,46 @@ def retries(facts: Facts) -> Finding | None:
 
 def many_steps(facts: Facts) -> Finding | None:
     """
-    Return the finding that the number of calls explains the difference, not their length.
+    Return the finding that the number of steps explains the difference, not their length.
 
-    Further calls are expected to take as long as a call of a typical request.
+    Further steps are expected to take as long as those of typical requests, with as much time of
+    the application for each. All calls count as steps of one name.
     """
     table, attribution = facts.table, facts.attribution
-    slow, typical = facts.means(table.chains.astype(float))
-    if not (attribution.by_excess and typical > 0 and slow >= _MANY * typical):
+    if not attribution.by_excess or table.kind is not Kind.REQUEST:
         return None
-    names = [name for name in table.names if name in _OF_CALLS]
-    _, in_calls_ns = facts.means(np.sum([table.segment(name) for name in names], axis=0))
-    further_ns = (slow - typical) * in_calls_ns / typical
+    calls_ns = np.zeros(len(table))
+    for name in _OF_CALLS.intersection(table.names):
+        calls_ns += table.segment(name)
+    counts = {"calls": table.chains.astype(np.float64)}
+    times_ns = {"calls": calls_ns}
+    if table.steps is not None:
+        counts |= table.steps.counts_by_name(len(table))
+        times_ns |= {name: table.segment(name) for name in counts if name in table.names}
+    slow_total = typical_total = further_ns = 0.0
+    evidence: list[str] = []
+    for name in counts.keys() & times_ns.keys():
+        slow, typical = facts.means(counts[name])
+        slow_total, typical_total = slow_total + slow, typical_total + typical
+        if typical > 0 and slow >= _MANY * typical:
+            further_ns += (slow - typical) / typical * facts.means(times_ns[name])[1]
+            evidence.append(f"{name}: {slow:.1f} per slow request, {typical:.1f} per typical one")
+    if not (typical_total > 0 and slow_total >= _MANY * typical_total):
+        return None
+    _, between_ns = facts.means(table.application_ns("between"))
+    if not isnan(between_ns):
+        further_ns += (slow_total - typical_total) / typical_total * between_ns
     explained = further_ns / (attribution.tail_ns - attribution.typical_ns)
     if explained < _MOST:
         return None
     return Finding(
         Cause.MANY_STEPS,
-        f"slow requests make {slow:.1f} calls one after another, and typical ones {typical:.1f},"
-        f" which explains {percent(min(explained, 1.0))} of the difference",
-        _FEWER_CALLS,
-        (f"a call of a typical request takes {rounded_ms(in_calls_ns / typical)}",),
-        "requests with as many calls are not slow",
-        tuple(names),
+        f"slow requests have {slow_total:.1f} steps and typical ones {typical_total:.1f}, which"
+        f" explains {percent(min(explained, 1.0))} of the difference",
+        "limit the number of steps, or end the request when further ones no longer help",
+        tuple(sorted(evidence)),
+        "requests with as many steps are not slow",
+        tuple(sorted({*(_OF_CALLS & set(table.names)), *times_ns} - {"calls"})),
     )
 
 
@@ -281,11 +298,7 @@ _OF_CALLS: Final = frozenset(SegmentName) - {
 """Segments of calls."""
 
 _MOST: Final = 0.5
-"""Fraction of the difference from which the number of calls explains it."""
-
-_FEWER_CALLS: Final = (
-    "limit the number of calls, or end the request when further ones no longer help"
-)
+"""Fraction of the difference from which the number of steps explains it."""
 
 
 def call_chain(facts: Facts) -> Finding | None:
@@ -307,7 +320,7 @@ def call_chain(facts: Facts) -> Finding | None:
         return Finding(
             Cause.MANY_STEPS,
             "slow requests make more calls than typical ones",
-            _FEWER_CALLS,
+            "limit the number of calls, or end the request when further ones no longer help",
             tuple(evidence),
             "requests with as many calls are not slow",
             (leader.name,),
@@ -358,7 +371,7 @@ def application(facts: Facts) -> Finding | None:
     by_excess = facts.attribution.by_excess
 
     def spent(place: str) -> tuple[float, float]:
-        slow, typical = facts.means(facts.table.number(f"application_{place}_s") * NS_PER_S)
+        slow, typical = facts.means(facts.table.application_ns(place))
         return slow, 0.0 if isnan(typical) else typical
 
     def weight(place: str) -> float:

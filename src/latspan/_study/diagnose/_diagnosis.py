@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from latspan._base.nanoseconds import NS_PER_MS
+from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
 from latspan._model.censoring import Bounds
 from latspan._model.goals import Budget
+from latspan._model.metrics import DURATION
 from latspan._model.recording import RequestRecord
 from latspan._model.segments import KIND_NOUNS, Kind, SegmentName
 from latspan._model.text import count, percent
@@ -373,6 +374,7 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
         if finding is not None:
             where = f"{facts.place.text}, in typical requests {rounded_ms(facts.place.typical_ns)}"
             finding = replace(finding, evidence=(*finding.evidence, f"{leader.name} {where}"))
+    summary += _inferred(facts)
     if attribution.by_excess:
         sentence = f"{compared}; {name} is {share}"
     elif attribution.differs:
@@ -380,6 +382,24 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     else:
         sentence = f"{units} take little longer than typical ones; {name} is {share}"
     return result(Conclusion.FIX, f"At {goal}, {sentence}{summary}.", finding)
+
+
+def _inferred(facts: Facts) -> str:
+    """Return that the leading segment is inferred, if several steps ran at once for long."""
+    if facts.table.goal.metric != DURATION:
+        return ""
+    slow_s, _ = facts.means(np.nan_to_num(facts.table.number("path_inferred_s")))
+    fraction = slow_s * NS_PER_S / facts.attribution.tail_ns
+    if fraction <= _MAX_INFERRED:
+        return ""
+    return (
+        f" (inferred: for {percent(min(fraction, 1.0))} of the time several steps ran at once, and"
+        " the one that began first and lasted longest counts)"
+    )
+
+
+_MAX_INFERRED: Final = 0.2
+"""Fraction of the slow requests' time above which what leads is stated as inferred."""
 
 
 def _above(value_ns: float) -> str:

@@ -47,8 +47,12 @@ def is_chained_work(facts: Facts) -> bool:
     """
     Return whether the leading segment is work that several calls of a request need.
 
-    Each of the calls may be as quick as it can be: their number is what takes the time.
+    Each of the calls may be as quick as it can be: their number is what takes the time. If slow
+    requests make as many calls as typical ones, it explains only what both have: that has to be
+    more than the difference.
     """
+    if facts.attribution.by_excess and facts.leader.typical_ns < facts.leader.excess_ns:
+        return False
     is_fault = _WORK.get(facts.leader.name)
     place = facts.place
     if place is None or place.label or place.count < _SEVERAL:

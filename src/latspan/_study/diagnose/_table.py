@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from latspan import semconv
+from latspan._base.nanoseconds import NS_PER_S
 from latspan._model.recording import RequestRecord
-from latspan._model.segments import Kind, Source
+from latspan._model.segments import Kind, SegmentName, Source
 from latspan._study.diagnose._goal import Goal
 from latspan._study.stats import effective_size, weighted_quantile
 from latspan._study.table import (
@@ -120,6 +121,21 @@ class RequestTable:
         if name in self.numbers:
             return self.numbers[name]
         return np.full(len(self), nan)
+
+    def application_ns(self, place: str) -> NDArray[np.float64]:
+        """
+        Return the application's own time at a place, up to the goal metric, in nanoseconds.
+
+        Args:
+            place: ``before`` the first step, ``between`` the steps, or ``after`` the last one.
+        """
+        left_ns = self.segment(SegmentName.APPLICATION).astype(np.float64)
+        for each in ("before", "between"):
+            part_ns = np.minimum(self.number(f"application_{each}_s") * NS_PER_S, left_ns)
+            if place == each:
+                return part_ns
+            left_ns = left_ns - part_ns
+        return left_ns
 
     def at(self, percentile: float) -> RequestTable:
         """Return the same units for another percentile of the goal metric."""

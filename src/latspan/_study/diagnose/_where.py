@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _MOST: Final = 0.5
 """Fraction of the leading segment from which a step has most of it."""
 
+_ALONE: Final = 0.8
+"""Fraction of the time in the steps of one name from which the longest of them stands for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -32,7 +35,8 @@ class Place:
     Where the time of the leading segment is.
 
     Args:
-        label: The step in words, for example ``step 2 (chat m)``; empty if it is in several.
+        label: The step in words, for example ``step 2 (chat m)``, or ``chat m`` if its number
+            varies; empty if it is in several.
         count: Mean number of steps in which slow requests have the segment.
         slow_ns: Mean time of the segment in the step, in slow requests.
         typical_ns: The same in typical requests.
@@ -77,18 +81,50 @@ def place_of(table: RequestTable, attribution: Attribution) -> Place | None:
     }
     largest = max(weight, key=weight.__getitem__)
     count = _mean_count(steps, time_ns > 0, attribution.tail)
-    if weight[largest] < _MOST * of_leader:
-        return Place("", count, leader.mean_ns, leader.typical_ns, _of_each_call(table))
-    number, name = largest
-    label = f"step {number} ({printable(steps.names[name])})"
-    here = (steps.number == number) & (steps.name == name)
-    return Place(
-        label,
-        count,
-        slow[largest],
-        typical.get(largest, 0.0),
-        _of_step(table, steps, here),
+    if weight[largest] >= _MOST * of_leader:
+        number, name = largest
+        label = f"step {number} ({printable(steps.names[name])})"
+        here = (steps.number == number) & (steps.name == name)
+        step = _of_step(table, steps, here)
+        return Place(label, count, slow[largest], typical.get(largest, 0.0), step)
+    by_name: dict[int, float] = {}
+    for (_, name), weight_ns in weight.items():
+        by_name[name] = by_name.get(name, 0.0) + weight_ns
+    name = max(by_name, key=by_name.__getitem__)
+    here, share = _longest_of(steps, time_ns, name, attribution.tail)
+    if by_name[name] < _MOST * of_leader or share < _ALONE:
+        each_call = _of_each_call(table, steps)
+        return Place("", count, leader.mean_ns, leader.typical_ns, each_call)
+    slow_ns, typical_ns = (
+        sum(_means(steps, time_ns * here, table.weight, band).values())
+        for band in (attribution.tail, attribution.typical)
     )
+    label = printable(steps.names[name])
+    return Place(label, count, slow_ns, typical_ns, _of_step(table, steps, here))
+
+
+def _longest_of(
+    steps: Steps, time_ns: NDArray[np.float64], name: int, band: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], float]:
+    """
+    Return the intervals of the longest step of a name in each request.
+
+    Also its mean share of the time in the steps of that name, in the requests of a band.
+    """
+    named = np.flatnonzero((steps.name == name) & (time_ns > 0))
+    keys = np.stack([steps.row[named], steps.number[named]])
+    each, inverse = np.unique(keys, axis=1, return_inverse=True)
+    length_ns = np.bincount(inverse.ravel(), time_ns[named], each.shape[1])
+    order = np.lexsort((length_ns, each[0]))
+    is_longest = np.append(each[0][order][1:] != each[0][order][:-1], True)
+    longest = np.zeros(each.shape[1], np.bool_)
+    longest[order[is_longest]] = True
+    here = np.zeros(len(steps.row), np.bool_)
+    here[named] = longest[inverse.ravel()]
+    in_band = np.isin(each[0], band)
+    whole_ns = float(length_ns[in_band].sum())
+    share = float(length_ns[in_band & longest].sum()) / whole_ns if whole_ns else 0.0
+    return here, share
 
 
 def _means(
@@ -117,14 +153,17 @@ def _mean_count(steps: Steps, has_time: NDArray[np.bool_], band: NDArray[np.int6
     return pairs.shape[1] / max(1, len(band))
 
 
-def _of_each_call(table: RequestTable) -> RequestTable:
+def _of_each_call(table: RequestTable, steps: Steps) -> RequestTable:
     """Return the units with the mean numbers of tokens, and the mean times, of a call of each."""
-    calls = np.maximum(table.chains, 1).astype(np.float64)
+    calls = np.ones(len(table))
+    calls[steps.row] = np.maximum(steps.calls, 1)
+    waited = np.unique(np.stack([steps.row, steps.number])[:, steps.is_call == 1], axis=1)
+    on_path = np.maximum(np.bincount(waited[0], minlength=len(table)), 1)
     tokens = {name: table.numbers[name] / calls for name in _SUMMED if name in table.numbers}
     return replace(
         table,
         numbers={**table.numbers, **tokens},
-        segments_ns=table.segments_ns / calls[:, np.newaxis],
+        segments_ns=table.segments_ns / on_path[:, np.newaxis],
     )
 
 

@@ -73,6 +73,7 @@ _DETAIL_NUMBERS: Final = {
     "application_before_s": semconv.LATSPAN_APPLICATION_BEFORE,
     "application_between_s": semconv.LATSPAN_APPLICATION_BETWEEN,
     "application_after_s": semconv.LATSPAN_APPLICATION_AFTER,
+    "path_inferred_s": semconv.LATSPAN_PATH_INFERRED,
 }
 _ATTRIBUTES: Final = ("route", "model", "provider", "tenant", "traffic_class", "inference_path")
 _DETAIL_TEXTS: Final = (semconv.GEN_AI_RESPONSE_MODEL, semconv.ERROR_TYPE)

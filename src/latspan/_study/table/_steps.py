@@ -1,8 +1,8 @@
 """
-Steps of requests with several calls, as columns: the time of each segment in each step.
+Steps of requests, as columns: the time of each segment in each step.
 
-Most requests have one call, and its facts are those of the request. For a request with several
-calls, a rule needs to know in which of them a segment was long, and the facts of that call.
+If requests have one call each, its facts are those of the request. If some have several calls, a
+rule needs to know in which of them a segment was long, and the facts of that call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _CALL: Final = Kind.CALL.value
 _CONNECT: Final = SegmentName.CONNECT.value
 _NONE: Final[Sequence[Any]] = ()
 
-_COLUMNS: Final = ("row", "number", "name", "call", "segment", "begin_ns", "end_ns")
+_COLUMNS: Final = (
+    *("row", "number", "name", "call", "calls", "is_call"),
+    *("segment", "begin_ns", "end_ns"),
+)
 
 
 class StepColumns:
@@ -36,7 +39,7 @@ class StepColumns:
 
     def add(self, rows: Sequence[Mapping[str, Any]], before: int, names: Mapping[str, int]) -> None:
         """
-        Add the steps of requests with several calls.
+        Add the steps of requests with several steps.
 
         Args:
             rows: Fields of the lines of requests.
@@ -46,11 +49,12 @@ class StepColumns:
         found: list[tuple[int, ...]] = []
         for at, row in enumerate(rows, before):
             steps: Sequence[tuple[str, str, int, int | None, int, int]] = row.get("steps", _NONE)
-            if sum(step[1] == _CALL for step in steps) < 2 or any(step[5] > 1 for step in steps):
+            if len(steps) < 2 or any(step[5] > 1 for step in steps):
                 continue
             calls: list[int] = []
             for step in steps:
                 calls.append(sum(number >= 0 for number in calls) if step[1] == _CALL else -1)
+            total = sum(number >= 0 for number in calls)
             segments: Sequence[tuple[str, int, int, str]] = row["segments"]
             numbers: Sequence[int] = row["segment_steps"]
             for (name, begin_ns, end_ns, _), number in zip(segments, numbers, strict=True):
@@ -58,7 +62,9 @@ class StepColumns:
                     code = self._names.setdefault(steps[number - 1][0], len(self._names))
                     # The parts of opening a connection count as one segment.
                     segment = names[name] if name in names else names[_CONNECT]
-                    found.append((at, number, code, calls[number - 1], segment, begin_ns, end_ns))
+                    call = calls[number - 1]
+                    of_step = (at, number, code, call, total, call >= 0)
+                    found.append((*of_step, segment, begin_ns, end_ns))
         if found:
             for name, column in zip(_COLUMNS, np.array(found, np.int64).T, strict=True):
                 self._columns[name].append(column)
@@ -73,10 +79,11 @@ class StepColumns:
         """
         columns = {name: column.array() for name, column in self._columns.items()}
         row, call = columns["row"], columns["call"]
-        # A call may have no record: it was left out of a sample, or ended after its request.
+        # A call may have no record, if it was left out of a sample: then it is not known which of
+        # the request's calls has which facts.
         total = len(next(iter(facts.values()), _NONE))
         counts = np.diff(np.append(first, total))
-        known = (call >= 0) & (call < counts[row])
+        known = (call >= 0) & (columns["calls"] == counts[row])
         columns["call"] = np.where(known, first[row] + call, -1)
         return Steps(**columns, names=tuple(self._names), facts=facts)
 
@@ -84,13 +91,16 @@ class StepColumns:
 @dataclass(frozen=True, slots=True)
 class Steps:
     """
-    Intervals of the steps of requests with several calls.
+    Intervals of the steps of requests with several steps.
 
     Args:
         row: Row of the request; shape ``(k,)``, ascending.
         number: Number of the step in its request, from 1; shape ``(k,)``.
         name: Code of the name of the step; shape ``(k,)``.
-        call: Row of the call in ``facts``, -1 if the step is no call; shape ``(k,)``.
+        call: Row of the call in ``facts``, -1 if the step is no call, or if its facts are not
+            known; shape ``(k,)``.
+        calls: Number of calls of the request, on its path or not; shape ``(k,)``.
+        is_call: 1 if the step is a call, else 0; shape ``(k,)``.
         segment: Number of the segment; shape ``(k,)``.
         begin_ns: Begin of the interval since the start of the request; shape ``(k,)``.
         end_ns: Its end; shape ``(k,)``.
@@ -102,6 +112,8 @@ class Steps:
     number: NDArray[np.int64]
     name: NDArray[np.int64]
     call: NDArray[np.int64]
+    calls: NDArray[np.int64]
+    is_call: NDArray[np.int64]
     segment: NDArray[np.int64]
     begin_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
@@ -132,6 +144,21 @@ class Steps:
         until = until_ns[self.row]
         begins, ends = self.begin_ns.astype(np.float64), self.end_ns.astype(np.float64)
         return np.maximum(np.fmin(ends, until) - begins, 0.0)
+
+    def counts_by_name(self, size: int) -> dict[str, NDArray[np.float64]]:
+        """
+        Return the number of the steps of each name in each request, without calls.
+
+        Args:
+            size: Number of requests.
+        """
+        found: dict[str, NDArray[np.float64]] = {}
+        for code, name in enumerate(self.names):
+            here = (self.name == code) & (self.is_call == 0)
+            if here.any():
+                steps = np.unique(np.stack([self.row[here], self.number[here]]), axis=1)
+                found[name] = np.bincount(steps[0], minlength=size).astype(np.float64)
+        return found
 
     def facts_at(self, at: NDArray[np.bool_], size: int) -> dict[str, NDArray[np.float64]]:
         """

@@ -149,3 +149,28 @@ def test_calls_beside_an_open_stage_are_folded_only_if_they_are_many(count: int)
     assert left == (2 if is_folded else 1 + count)
     assert (result.inferred_ns > 0) == is_folded
     assert sums(result)["decode", Source.MEASURED, "chat m", ""] == 6 * count
+
+
+def test_the_inferred_time_is_that_of_single_activities() -> None:
+    """Two tools at the same time, again and again."""
+    root = request(0)
+    for at in range(KEPT_ONE_BY_ONE):
+        root.children += [stage(name, 11 * at, 11 * at + 10) for name in ("one", "two")]
+        if len(root.children) > KEPT_ONE_BY_ONE:
+            fold(root)
+    root.done_ns = 11 * KEPT_ONE_BY_ONE
+
+    assert scope_timeline(root).inferred_ns == 10 * KEPT_ONE_BY_ONE
+
+
+def test_activities_nested_deeper_than_the_stack_are_folded() -> None:
+    root = request(5_000)
+    node = root
+    for depth in range(1, 2_000):
+        inner = stage(f"stage {depth}", depth, 5_000 - depth)
+        node.children.append(inner)
+        node = inner
+
+    fold(root)
+
+    assert scope_timeline(root).merged == 1_999

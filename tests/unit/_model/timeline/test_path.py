@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._model.segments import Kind
+from latspan._model.segments import Kind, Segment
 from latspan._model.timeline._activity import Activity
 from latspan._model.timeline._path import path_of
 
@@ -89,6 +89,35 @@ def test_what_is_open_at_the_end_was_not_waited_for(done_ns: int | None) -> None
     assert shown(root) == [("chat", 30), ("answer", 10)]
 
 
+@pytest.mark.parametrize("done_ns", [None, 41])
+def test_a_producer_that_ends_just_after_the_request_does_not_hide_its_work(
+    done_ns: int | None,
+) -> None:
+    """The request ends when it has read the last result, and the producer a moment later."""
+    steps = activity("search", 5, 20), activity("chat", 20, 38)
+    root = request(activity("producer", 1, done_ns, *steps))
+
+    assert shown(root) == [("answer", 5), ("search", 15), ("chat", 18), ("answer", 2)]
+
+
+def test_a_tool_in_the_loop_over_a_stream_has_its_time() -> None:
+    """The call is open all the time, and the application does not wait for it in ``consumer``."""
+    parts = (Segment("decode", 0, 10), Segment("consumer", 10, 30), Segment("decode", 30, 40))
+    chat = Activity(Kind.CALL, "chat", 0, 40, segments=parts)
+    root = request(chat, activity("search", 12, 28))
+
+    assert shown(root) == [("chat", 12), ("search", 16), ("chat", 12)]
+    assert path_of(root, DONE_NS, keeps_open=False).inferred_ns == 0
+
+
+def test_a_tool_that_begins_in_the_loop_and_outlives_the_chunk_keeps_the_stream() -> None:
+    parts = (Segment("decode", 0, 10), Segment("consumer", 10, 14), Segment("decode", 14, 40))
+    chat = Activity(Kind.CALL, "chat", 0, 40, segments=parts)
+    root = request(chat, activity("search", 12, 28))
+
+    assert shown(root) == [("chat", 12), ("search", 2), ("chat", 26)]
+
+
 def test_a_cut_request_waited_for_what_was_open() -> None:
     root = request(activity("chat", 0, 30), activity("search", 30, None))
 
@@ -148,7 +177,16 @@ def trees(draw: st.DrawFn, depth: int = 3, low_ns: int = 0, high_ns: int = DONE_
     until_ns = high_ns if done_ns is None else max(start_ns, done_ns)
     children = [draw(trees(depth - 1, start_ns, until_ns)) for _ in range(count)]
     children.sort(key=lambda child: child.start_ns)
-    return activity("step", start_ns, done_ns, *children, was_cut=draw(st.booleans()))
+    step = activity("step", start_ns, done_ns, *children, was_cut=draw(st.booleans()))
+    if not children and done_ns is not None and draw(st.booleans()):
+        step.kind = Kind.CALL
+        edges = sorted(draw(st.sets(st.integers(1, max(1, done_ns - start_ns)), max_size=4)))
+        names = ("decode", "consumer") * 3
+        step.segments = tuple(
+            Segment(name, low_ns, high_ns)
+            for name, low_ns, high_ns in zip(names, [0, *edges], edges, strict=False)
+        )
+    return step
 
 
 @st.composite
@@ -164,56 +202,77 @@ class BruteForce:
     def __init__(self, root: Activity, *, keeps_open: bool) -> None:
         self.owners: dict[int, Activity] = {}
         self._keeps_open = keeps_open
-        self._waited: dict[int, list[tuple[int, int, int, Activity]]] = {}
+        self._waited: dict[int, list[tuple[int, int, int, Activity, bool]]] = {}
         self._number = 0
         self._assign(root, [(root, DONE_NS)])
-        own = list(self._walk(root, 0, DONE_NS, with_cut=False))
+        own = list(self._walk(root, 0, DONE_NS, is_last=False))
         while own:
             own = [
                 left
                 for node, begin_ns, end_ns in _runs(own)
-                for left in self._walk(node, begin_ns, end_ns, with_cut=True)
+                for left in self._walk(node, begin_ns, end_ns, is_last=True)
             ]
 
-    def _assign(self, node: Activity, around: list[tuple[Activity, int]]) -> None:
-        waited = list(self._waited_in(node))
-        for child, end_ns in waited:
-            owner = next(each for each, its_end_ns in reversed(around) if end_ns <= its_end_ns)
+    def _assign(self, node: Activity, around: list[tuple[Activity, int | None]]) -> None:
+        ends_ns = [(child, self._end_ns(child)) for child in map(_known, node.children)]
+        for child, end_ns in ends_ns:
+            if end_ns is None:
+                continue
+            depth = next(
+                at
+                for at in reversed(range(len(around)))
+                if (its_end_ns := around[at][1]) is not None and end_ns <= its_end_ns
+            )
+            is_in_open = any(its_end_ns is None for _, its_end_ns in around[depth:])
             self._number += 1
-            held = (child.start_ns, self._number, end_ns, child)
-            self._waited.setdefault(id(owner), []).append(held)
-        for child, end_ns in waited:
+            held = (child.start_ns, self._number, end_ns, child, child.was_cut or is_in_open)
+            self._waited.setdefault(id(around[depth][0]), []).append(held)
+        for child, end_ns in ends_ns:
             self._assign(child, [*around, (child, end_ns)])
 
-    def _waited_in(self, node: Activity) -> Iterator[tuple[Activity, int]]:
-        for child in node.children:
-            assert isinstance(child, Activity)
-            end_ns = child.done_ns
-            if end_ns is not None and end_ns <= DONE_NS:
-                yield child, end_ns
-            elif self._keeps_open:
-                yield child, DONE_NS
+    def _end_ns(self, child: Activity) -> int | None:
+        if child.done_ns is not None and child.done_ns <= DONE_NS:
+            return child.done_ns
+        return DONE_NS if self._keeps_open else None
 
     def _walk(
-        self, node: Activity, begin_ns: int, until_ns: int, *, with_cut: bool
+        self, node: Activity, begin_ns: int, until_ns: int, *, is_last: bool
     ) -> Iterator[tuple[Activity, int]]:
         while until_ns > begin_ns:
             open_then = [
-                (start_ns, number, child)
-                for start_ns, number, end_ns, child in self._waited.get(id(node), ())
-                if start_ns < until_ns <= end_ns and child.was_cut is with_cut
+                (_is_consumed(child, until_ns - 1), start_ns, number, child)
+                for start_ns, number, end_ns, child, counts_last in self._waited.get(id(node), ())
+                if start_ns < until_ns <= end_ns and counts_last is is_last
             ]
             if open_then:
-                start_ns, _, child = min(open_then, key=lambda held: held[:2])
-                low_ns = max(start_ns, begin_ns)
-                yield from self._walk(child, low_ns, until_ns, with_cut=False)
+                yields, start_ns, _, child = min(open_then, key=lambda held: held[:3])
+                low_ns = until_ns - 1
+                # Back to its start, or to where a part begins in which it yields.
+                while not yields and low_ns > max(start_ns, begin_ns):
+                    if _is_consumed(child, low_ns - 1):
+                        break
+                    low_ns -= 1
+                yield from self._walk(child, low_ns, until_ns, is_last=False)
                 until_ns = low_ns
             else:
                 until_ns -= 1
-                if with_cut:
+                if is_last:
                     self.owners[until_ns] = node
                 else:
                     yield node, until_ns
+
+
+def _known(child: object) -> Activity:
+    assert isinstance(child, Activity)
+    return child
+
+
+def _is_consumed(call: Activity, instant_ns: int) -> bool:
+    """Return whether the application handles a chunk of the call in that nanosecond."""
+    return any(
+        name == "consumer" and begin_ns <= instant_ns - call.start_ns < end_ns
+        for name, begin_ns, end_ns, _ in call.segments
+    )
 
 
 def _runs(own: list[tuple[Activity, int]]) -> Iterator[tuple[Activity, int, int]]:

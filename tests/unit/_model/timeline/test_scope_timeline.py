@@ -97,6 +97,20 @@ def test_the_own_time_of_an_inner_request_is_the_applications() -> None:
     assert [step.name for step in result.steps] == ["chat m"]
 
 
+def test_an_inner_request_that_outlives_its_stage_is_in_no_step_after_it() -> None:
+    """A sub-agent that began in the stage that planned it, and was awaited after it."""
+    agent = inner_request("agent", 1, 80, stage("search", 20, 60))
+    result = scope_timeline(request(100, stage("plan", 0, 2, agent)))
+
+    steps = zip(result.timeline.segments, result.segment_steps, strict=True)
+    assert [(segment.name, segment.duration_ns, step) for segment, step in steps] == [
+        ("plan", 1, 1),
+        ("application", 19, 0),
+        ("search", 40, 2),
+        ("application", 40, 0),
+    ]
+
+
 def test_a_stage_has_its_own_time_under_its_own_name() -> None:
     result = scope_timeline(stage("retrieve", 0, 100, stage("rerank", 20, 30), call(50, 90)))
 

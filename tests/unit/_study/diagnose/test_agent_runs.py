@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from latspan._model.goals import Budget
+from latspan._model.segments import Kind
 from latspan._study.diagnose import Diagnosis, diagnose, parse_goal
+from latspan.testing import MetricValue, RequestRecord
 from support.agent_runs import Work, model, records, thinking, tool
 
 RUNS = 400
@@ -122,10 +125,106 @@ def test_more_calls_than_usual_are_many_steps() -> None:
     assert found.finding is not None
     assert found.finding.cause == "many_steps"
     assert found.sentence == (
-        "At p95 duration, slow requests make 12.0 calls one after another, and typical ones 3.0,"
-        " which explains 100 % of the difference."
+        "At p95 duration, slow requests have 12.0 steps and typical ones 3.0, which explains 100 %"
+        " of the difference."
     )
-    assert found.finding.evidence[0] == "a call of a typical request takes 50.0 ms"
+    assert found.finding.evidence == ("calls: 12.0 per slow request, 3.0 per typical one",)
+
+
+def test_more_steps_are_named_although_a_tool_takes_most_of_their_time() -> None:
+    """Each search takes 60 ms, in slow runs and in typical ones."""
+    found = diagnosed(
+        [
+            [
+                step
+                for _ in range(12 if is_slow(number) else 3)
+                for step in (model(prefill=10, decode=25), tool("search", 60), thinking(5))
+            ]
+            for number in range(RUNS)
+        ]
+    )
+
+    assert found.finding is not None
+    assert found.finding.cause == "many_steps"
+    assert "24.0 steps and typical ones 6.0" in found.sentence
+    assert found.finding.evidence == (
+        "calls: 12.0 per slow request, 3.0 per typical one",
+        "search: 12.0 per slow request, 3.0 per typical one",
+    )
+
+
+def test_a_chain_of_the_same_length_explains_no_difference() -> None:
+    """Five calls in each run; those of slow runs have long prompts."""
+    lengths = [8_000 + 10 * number if is_slow(number) else 600 + number for number in range(RUNS)]
+    found = diagnosed(
+        [
+            [model(prefill=length / 10, decode=40, tokens=length) for _ in range(5)]
+            for length in lengths
+        ]
+    )
+
+    assert found.finding is not None
+    assert found.finding.cause == "long_context"
+
+
+def test_a_slow_call_is_named_whatever_its_number() -> None:
+    """Up to two tools run before it."""
+    found = diagnosed(
+        [
+            [
+                *[tool("search", 5)] * (number % 3),
+                model("chat small", prefill=10, decode=20),
+                model("chat big", prefill=500 if is_slow(number) else 10, decode=20),
+                model("chat small", prefill=10, decode=20),
+            ]
+            for number in range(RUNS)
+        ]
+    )
+
+    assert found.finding is not None
+    assert found.finding.cause == "slow_prefill"
+    assert found.step == "chat big"
+    assert "prefill in chat big is" in found.sentence
+
+
+def test_a_goal_on_a_first_token_counts_the_applications_time_up_to_it() -> None:
+    """The work after the last step is longer, and nobody waits for it before the first text."""
+
+    def records_of(number: int, record: RequestRecord) -> RequestRecord:
+        if record.kind is not Kind.REQUEST:
+            return record
+        first_ns = ((300 if is_slow(number) else 30) + 40) * MS
+        first = {"time_to_first_visible_token": MetricValue(first_ns)}
+        return replace(record, metrics={**record.metrics, **first}, streamed=True)
+
+    runs = [
+        [
+            thinking(300 if is_slow(number) else 30),
+            model(prefill=30, decode=20),
+            thinking(800 if is_slow(number) else 80),
+        ]
+        for number in range(RUNS)
+    ]
+    made = [records_of(at // 2, record) for at, record in enumerate(records(runs))]
+    found = diagnose(made, parse_goal("p95 ttfv"))
+
+    assert found.finding is not None
+    assert found.finding.cause == "client_preparation"
+    assert found.finding.evidence[0].startswith("slow requests spend 300 ms before the first step")
+
+
+def test_a_segment_that_is_inferred_is_not_stated_as_certain() -> None:
+    """The longest of two steps at the same time takes the time; nothing shows who waited for it."""
+    runs = [[tool("write", 500 if is_slow(number) else 20)] for number in range(RUNS)]
+    made = [
+        replace(record, details={**record.details, "latspan.path.inferred": 0.9 * seconds})
+        for record in records(runs)
+        for seconds in [record.duration_ns / 1e9]
+    ]
+    found = diagnose(made, parse_goal("p95 duration"))
+
+    assert "(inferred: for 90 % of the time several steps ran at once" in found.sentence
+    assert "(inferred" not in diagnosed(runs).sentence
 
 
 def test_more_calls_that_are_longer_are_not_many_steps() -> None:
