@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from latspan._base.shown import printable
 from latspan._model.segments import STAGE_KINDS, Kind, SegmentName, Stage, host_of_exchange
 from latspan._model.text import percent
 from latspan._model.units import rounded_ms
@@ -259,18 +260,18 @@ def many_steps(facts: Facts) -> Finding | None:
     calls_ns = np.zeros(len(table))
     for name in _OF_CALLS.intersection(table.names):
         calls_ns += table.segment(name)
-    counts = {"calls": table.chains.astype(np.float64)}
-    times_ns = {"calls": calls_ns}
+    groups = [("calls", table.chains.astype(np.float64), calls_ns)]
     if table.steps is not None:
-        counts |= table.steps.counts_by_name(len(table))
-        times_ns |= {name: table.segment(name) for name in counts if name in table.names}
+        for name, number in table.steps.counts_by_name(len(table)).items():
+            if name in table.names:
+                groups.append((printable(name), number, table.segment(name)))
     slow_total = typical_total = further_ns = 0.0
     evidence: list[str] = []
-    for name in counts.keys() & times_ns.keys():
-        slow, typical = facts.means(counts[name])
+    for name, number, time_ns in groups:
+        slow, typical = facts.means(number)
         slow_total, typical_total = slow_total + slow, typical_total + typical
         if typical > 0 and slow >= _MANY * typical:
-            further_ns += (slow - typical) / typical * facts.means(times_ns[name])[1]
+            further_ns += (slow - typical) / typical * facts.means(time_ns)[1]
             evidence.append(f"{name}: {slow:.1f} per slow request, {typical:.1f} per typical one")
     if not (typical_total > 0 and slow_total >= _MANY * typical_total):
         return None
@@ -285,9 +286,9 @@ def many_steps(facts: Facts) -> Finding | None:
         f"slow requests have {slow_total:.1f} steps and typical ones {typical_total:.1f}, which"
         f" explains {percent(min(explained, 1.0))} of the difference",
         "limit the number of steps, or end the request when further ones no longer help",
-        tuple(sorted(evidence)),
+        tuple(evidence),
         "requests with as many steps are not slow",
-        tuple(sorted({*(_OF_CALLS & set(table.names)), *times_ns} - {"calls"})),
+        tuple(sorted(_OF_CALLS.intersection(table.names))),
     )
 
 
