@@ -366,8 +366,8 @@ _PLACES: Final = {
 
 
 def application(facts: Facts) -> Finding | None:
-    """Return the finding on the application's own time in its requests; ``None`` without steps."""
-    if not facts.has_steps:
+    """Return the finding on the application's own time in its requests; ``None`` without calls."""
+    if not facts.has_calls:
         return None
     by_excess = facts.attribution.by_excess
 

@@ -306,9 +306,9 @@ def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Dia
     def part(share: Share) -> str:
         return f"{share.name} ({percent(attribution.weight(share))})"
 
-    # Without any step, the time of the application is all that is known of a request.
+    # Without a call, nothing shows what the application's own time is for.
     unnamed = {SegmentName.UNATTRIBUTED}
-    if not facts.has_steps:
+    if not facts.has_calls:
         unnamed.add(SegmentName.APPLICATION)
     unexplained = attribution.share(*unnamed)
     leads = leader.name in unnamed and attribution.weight(leader) >= _LARGE

@@ -332,10 +332,9 @@ class Facts:
         return float((self.table.number("queue_reported") == 1).mean()) >= _NEARLY_ALL
 
     @cached_property
-    def has_steps(self) -> bool:
-        """Whether slow requests waited for calls, stages or other services at all."""
-        before = self.table.number("application_before_s")[self.attribution.tail]
-        return float(np.isfinite(before).mean()) >= _MOSTLY
+    def has_calls(self) -> bool:
+        """Whether slow requests make calls, so that the application prepares and processes them."""
+        return float((self.table.chains[self.attribution.tail] > 0).mean()) >= _MOSTLY
 
     @cached_property
     def is_queue_calibrated(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from latspan._model.goals import Budget
 from latspan._model.segments import Kind
-from latspan._study.diagnose import Diagnosis, diagnose, parse_goal
+from latspan._study.diagnose import Conclusion, Diagnosis, diagnose, parse_goal
 from latspan.testing import MetricValue, RequestRecord
 from support.agent_runs import Work, model, records, thinking, tool
 
@@ -295,3 +295,13 @@ def test_a_budget_counts_the_application_by_its_place() -> None:
     assert rows["preparation"] == 40
     assert rows["postprocessing"] == 20
     assert rows["application"] == 5
+
+
+def test_the_time_of_an_application_without_calls_is_not_explained() -> None:
+    """Nothing shows what it is for: it neither prepares a call nor processes its answer."""
+    found = diagnosed(
+        [[tool("search", 5), thinking(500 if is_slow(number) else 80)] for number in range(RUNS)]
+    )
+
+    assert found.conclusion is Conclusion.NOT_INSTRUMENTED
+    assert "is in no step" in found.sentence
