@@ -158,6 +158,25 @@ def test_a_tool_is_a_stage_of_its_kind(clock: ManualClock, seen: Captured) -> No
         assert stages[name] == {semconv.LATSPAN_STAGE_KIND: "tool"}
 
 
+def test_a_tool_never_has_the_name_of_a_segment_of_calls(
+    clock: ManualClock, seen: Captured
+) -> None:
+    """Its time would be added to theirs. A stage of a server keeps its name: it is its kind."""
+    with latspan.request("answer"):
+        with latspan.tool("decode"):
+            clock.advance(4 * MS)
+        with latspan.stage("retry", kind="retrieve"):
+            clock.advance(6 * MS)
+        with latspan.stage("prefill"):
+            clock.advance(8 * MS)
+
+    assert _segments(_record(seen, Kind.REQUEST)) == [
+        ("decode (tool)", 4),
+        ("retry (retrieve)", 6),
+        ("prefill", 8),
+    ]
+
+
 def test_stages_split_the_applications_time(clock: ManualClock, seen: Captured) -> None:
     """Each under its own name, without the calls inside it, and recorded once."""
     with latspan.request("answer"):
