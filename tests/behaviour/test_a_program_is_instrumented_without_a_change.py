@@ -25,7 +25,7 @@ pytest.importorskip("openai", reason="the openai client is not installed")
 REQUESTS: Final = 8
 RUN: Final = (sys.executable, "-m", "latspan", "run", "--")
 
-Told = tuple[object, ...]
+SpanContent = tuple[object, ...]
 """Content of a span without times and IDs."""
 
 CHANCE: Final = ("network", "consumer", "server_wait")
@@ -59,16 +59,16 @@ def opentelemetry_instrument() -> str:
     return command
 
 
-def told(program: str, *under: str) -> tuple[str, list[Told]]:
+def spans_of(program: str, *under: str) -> tuple[str, list[SpanContent]]:
     """
     Run a program; return its output and the content of its spans, in order of their start.
 
     On a busy machine chunks arrive together and segments are missing; the run is then repeated.
     """
-    return when_still(lambda: told_once(program, *under))
+    return when_still(lambda: spans_once(program, *under))
 
 
-def told_once(program: str, *under: str) -> tuple[str, list[Told]]:
+def spans_once(program: str, *under: str) -> tuple[str, list[SpanContent]]:
     with receiving() as receiver, ScriptedServer(answers()) as model:
         printed = run_program(
             program,
@@ -87,12 +87,12 @@ def told_once(program: str, *under: str) -> tuple[str, list[Told]]:
     ordered = sorted(
         spans.values(), key=lambda span: (span.start_time_unix_nano, -span.end_time_unix_nano)
     )
-    return printed, [said_of(span, spans) for span in ordered if span.name not in CHANCE]
+    return printed, [content_of(span, spans) for span in ordered if span.name not in CHANCE]
 
 
-def said_of(span: Span, spans: dict[bytes, Span]) -> Told:
+def content_of(span: Span, spans: dict[bytes, Span]) -> SpanContent:
     parent = spans.get(span.parent_span_id)
-    said = {**attributes_of(span.attributes), "server.port": None}
+    attributes = {**attributes_of(span.attributes), "server.port": None}
     return (
         span.name,
         None if parent is None else parent.name,
@@ -100,13 +100,15 @@ def said_of(span: Span, spans: dict[bytes, Span]) -> Told:
         span.status.code,
         sorted(
             (name, None if isinstance(it, float) else it)
-            for name, it in said.items()
+            for name, it in attributes.items()
             if name not in LEFT_TO_CHANCE
         ),
     )
 
 
-def assert_same(found: tuple[str, list[Told]], expected: tuple[str, list[Told]]) -> None:
+def assert_same(
+    found: tuple[str, list[SpanContent]], expected: tuple[str, list[SpanContent]]
+) -> None:
     """Compare output and spans; a failure shows the spans that only one program has."""
     assert found[0] == expected[0]
     spans, others = (set(map(repr, each[1])) for each in (found, expected))
@@ -115,34 +117,34 @@ def assert_same(found: tuple[str, list[Told]], expected: tuple[str, list[Told]])
 
 
 @pytest.fixture(scope="module")
-def by_hand() -> tuple[str, list[Told]]:
-    return told("is_instrumented_by_hand")
+def by_hand() -> tuple[str, list[SpanContent]]:
+    return spans_of("is_instrumented_by_hand")
 
 
 @pytest.mark.alone
-def test_its_traces_under_latspan_run(by_hand: tuple[str, list[Told]]) -> None:
+def test_its_traces_under_latspan_run(by_hand: tuple[str, list[SpanContent]]) -> None:
     """Names, parents, attributes and outcomes equal those of the manually instrumented program."""
-    assert_same(told("asks_a_model", *RUN), by_hand)
+    assert_same(spans_of("asks_a_model", *RUN), by_hand)
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("outside", [(), RUN], ids=["alone", "inside latspan run"])
 @pytest.mark.parametrize("inside", [(), RUN], ids=["alone", "around latspan run"])
 def test_its_traces_under_opentelemetrys_command(
-    by_hand: tuple[str, list[Told]], outside: tuple[str, ...], inside: tuple[str, ...]
+    by_hand: tuple[str, list[SpanContent]], outside: tuple[str, ...], inside: tuple[str, ...]
 ) -> None:
     """The same traces through the distro's provider, with each span exported once."""
     under = (*outside, opentelemetry_instrument(), *inside)
 
-    assert_same(told("asks_a_model", *under), by_hand)
+    assert_same(spans_of("asks_a_model", *under), by_hand)
 
 
 @pytest.mark.alone
 def test_a_program_that_configures_latspan_keeps_its_configuration(
-    by_hand: tuple[str, list[Told]],
+    by_hand: tuple[str, list[SpanContent]],
 ) -> None:
     """It is still instrumented only once."""
-    assert_same(told("is_instrumented_by_hand", *RUN), by_hand)
+    assert_same(spans_of("is_instrumented_by_hand", *RUN), by_hand)
 
 
 def test_a_program_may_import_the_exporters_http_library_first() -> None:

@@ -23,8 +23,8 @@ import latspan
 from latspan import Kind, Source
 from latspan._base import log as _log
 from latspan._live.operations import LocalScope
-from latspan._live.operations._contents import KEPT_ONE_BY_ONE
 from latspan._live.process.runtime import current_runtime, override_runtime
+from latspan._model.timeline import KEPT_ONE_BY_ONE
 from latspan.integrations import Outcome
 from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side, capture
 from tests.servers.conftest import MS, App, Server, answering

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from latspan import semconv
 from latspan._base.nanoseconds import NS_PER_MS, NS_PER_S
@@ -58,37 +58,27 @@ def _run(number: int, run: Sequence[Work]) -> Iterator[RequestRecord]:
         for name, ms in work.ms.items():
             segments.append(Segment(name, end_ns, end_ns + round(ms * NS_PER_MS)))
             end_ns = segments[-1].end_ns
-        if work.tokens is not None:
-            activity = Activity(
-                Kind.CALL, work.name, at_ns, at_ns + end_ns, segments=tuple(segments)
+        if work.name:
+            kind = Kind.STAGE if work.tokens is None else Kind.CALL
+            step = RequestRecord(
+                name=work.name,
+                kind=kind,
+                outcome=Outcome.COMPLETED,
+                start_epoch_ns=at_ns,
+                duration_ns=end_ns,
+                segments=tuple(segments),
+                metrics={"duration": MetricValue(end_ns)},
+                parent_id=number,
+                root_id=number,
             )
+            activity = Activity(kind, work.name, at_ns, at_ns + end_ns)
+            if kind is Kind.CALL:
+                activity.segments = step.segments
+                step = replace(step, tokens=TokenCounts(input=work.tokens, output=10))
+            else:
+                step = replace(step, details={semconv.LATSPAN_STAGE_KIND: "tool"})
             root.children.append(activity)
-            yield RequestRecord(
-                name=work.name,
-                kind=Kind.CALL,
-                outcome=Outcome.COMPLETED,
-                start_epoch_ns=at_ns,
-                duration_ns=end_ns,
-                segments=tuple(segments),
-                metrics={"duration": MetricValue(end_ns)},
-                tokens=TokenCounts(input=work.tokens, output=10),
-                parent_id=number,
-                root_id=number,
-            )
-        elif work.name:
-            root.children.append(Activity(Kind.STAGE, work.name, at_ns, at_ns + end_ns))
-            yield RequestRecord(
-                name=work.name,
-                kind=Kind.STAGE,
-                outcome=Outcome.COMPLETED,
-                start_epoch_ns=at_ns,
-                duration_ns=end_ns,
-                segments=tuple(segments),
-                metrics={"duration": MetricValue(end_ns)},
-                details={semconv.LATSPAN_STAGE_KIND: "tool"},
-                parent_id=number,
-                root_id=number,
-            )
+            yield step
         at_ns += end_ns
     root.done_ns = at_ns
     scope = scope_timeline(root)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from latspan._model.segments import Kind, totals
-from latspan._model.timeline import Activity, Inside, as_activity
-
-KEPT_ONE_BY_ONE: Final = 512
-"""Number of activities that a request or stage holds before it folds those that have ended."""
+from latspan._model.timeline import KEPT_ONE_BY_ONE, Activity, Inside, as_activity
 
 
 class Contents:

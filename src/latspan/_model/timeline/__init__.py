@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._base.lazy import lazy_getattr
-from latspan._model.timeline._activity import Activity, Inside, as_activity
+from latspan._model.timeline._activity import KEPT_ONE_BY_ONE, Activity, Inside, as_activity
 from latspan._model.timeline._marks import (
     NO_CHUNK,
     READER_BOUND_NS,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from latspan._model.timeline._segment_builder import Timeline
 
 __all__ = [
+    "KEPT_ONE_BY_ONE",
     "NO_CHUNK",
     "READER_BOUND_NS",
     "Activity",

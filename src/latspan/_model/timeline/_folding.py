@@ -11,14 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from latspan._model.segments import Kind, Segment, Source
-from latspan._model.timeline._activity import Activity, Inside, as_activity
+from latspan._model.timeline._activity import KEPT_ONE_BY_ONE, Activity, Inside, as_activity
 from latspan._model.timeline._path import clipped, path_of
-
-KEPT_ONE_BY_ONE: Final = 512
-"""Number of activities that a request keeps one by one: a call takes 3 kB, a stage 0.6 kB."""
 
 _Name = tuple[Kind | None, str, Source]
 

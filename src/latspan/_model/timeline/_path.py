@@ -265,7 +265,7 @@ def _parts(bounded: _Bounded) -> Iterator[_Bounded]:
             if low_ns < high_ns:
                 yield bounded._replace(yields=True, begin_ns=low_ns, end_ns=high_ns)
             begin_ns = high_ns
-    if begin_ns < bounded.end_ns or begin_ns == bounded.begin_ns:
+    if begin_ns < bounded.end_ns:
         yield bounded._replace(begin_ns=begin_ns)
 
 

@@ -29,7 +29,7 @@ from latspan._model.tokens import TokenCounts, TokenSource
 from latspan._model.units import milliseconds
 from latspan._study.render.group import Group
 from latspan._study.render.layout import MARGIN, aligned, heads, prose, shown, title
-from latspan._study.render.slow import slowest_tenth
+from latspan._study.render.slow import Slowest, slowest_tenth
 from latspan._study.render.steps import NamedSteps, steps_by_name
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import values_needed
@@ -81,7 +81,7 @@ class SegmentsTable:
         del console
         group = self.group
         slowest = slowest_tenth(group.records)
-        slow, whose = _slowest_in_words(group)
+        slow, whose = _in_words(slowest)
         values_of = group.snapshot.count(kind=group.kind)
         # The table of requests is made of the records, of which only the latest are kept.
         whose_values = (
@@ -134,7 +134,7 @@ class StepsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title, the table, and what its columns mean."""
         del console
-        slow, whose = _slowest_in_words(self.group)
+        slow, whose = _in_words(slowest_tenth(self.group.records))
         yield title(
             f"steps of {self.group.number}",
             f"and their share of the {whose} time",
@@ -248,9 +248,9 @@ def _share_cell(share: float | None, name: str) -> Text:
     return Text.assemble(f"{percent(share):>5}", (f" {bar}" if bar else "", style_of(name)))
 
 
-def _slowest_in_words(group: Group) -> tuple[str, str]:
-    """Return the name of the slowest tenth of a group, and its genitive."""
-    number = len(slowest_tenth(group.records).slow)
+def _in_words(slowest: Slowest) -> tuple[str, str]:
+    """Return the name of the slowest tenth, and its genitive."""
+    number = len(slowest.slow)
     slow = "slowest" if number == 1 else f"slowest {number:,}"
     return slow, "slowest one's" if number == 1 else f"{slow}'s"
 

@@ -9,9 +9,9 @@ import pytest
 import latspan
 from latspan._live.instrument import open_call
 from latspan._live.operations._call import ModelCall
-from latspan._live.operations._contents import KEPT_ONE_BY_ONE
 from latspan._live.operations._scope import LocalScope
 from latspan._model.segments import Kind, Outcome
+from latspan._model.timeline import KEPT_ONE_BY_ONE
 from latspan._model.wire.openai_chat import OPENAI_CHAT
 from latspan.testing import Captured, ManualClock
 

@@ -65,12 +65,14 @@ def test_a_request_splits_its_time_between_the_application_and_its_calls(
         ("application", 3),
     ]
     (span,) = [span for span in seen.spans if span.name == "answer"]
-    said = dict(span.attributes or {})
-    assert {name for name in said if name.endswith(".duration")} == {"latspan.application.duration"}
-    assert said["latspan.application.duration"] == 0.015
-    assert said["latspan.application.before"] == 0.005
-    assert said["latspan.application.between"] == 0.007
-    assert said["latspan.application.after"] == 0.003
+    attributes = dict(span.attributes or {})
+    assert {name for name in attributes if name.endswith(".duration")} == {
+        "latspan.application.duration"
+    }
+    assert attributes["latspan.application.duration"] == 0.015
+    assert attributes["latspan.application.before"] == 0.005
+    assert attributes["latspan.application.between"] == 0.007
+    assert attributes["latspan.application.after"] == 0.003
 
 
 def test_the_segments_of_a_call_are_those_of_its_request_too(

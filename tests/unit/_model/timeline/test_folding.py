@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._model.segments import Segment, Source
-from latspan._model.timeline import Activity, ScopeTimeline, fold, scope_timeline
-from latspan._model.timeline._folding import KEPT_ONE_BY_ONE
+from latspan._model.timeline import KEPT_ONE_BY_ONE, Activity, ScopeTimeline, fold, scope_timeline
 from support.activities import call, request, stage
 
 DONE_NS = 100
